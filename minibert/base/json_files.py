@@ -171,7 +171,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         [[twice, _]] = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {short(twice)} stands in an object twice")
+        raise ValueError(f"the key {short(twice)} occurs twice in an object")
     return fields
 
 

@@ -124,10 +124,10 @@ def run(arguments: Namespace) -> None:
     # Read before writing begins, so that an error of reading is not taken for one of writing.
     named = source if source.is_dir() else folder  # in older sentence-transformers, the parent of `folder`
     modules = module_files(named)
-    beside = _files_beside(folder, named)
+    files = _accompanying_files(folder, named)
     if not arguments.pool:
-        beside |= modules
-    notes = _complete_tokenizer(beside, folder)
+        files |= modules
+    notes = _complete_tokenizer(files, folder)
     missing = list(report.missing)
     if params.decoder is not None:
         notes.append(
@@ -148,11 +148,11 @@ def run(arguments: Namespace) -> None:
     is_step = folder != weights.parent
     name = dest.resolve().name
     about = Exported(name, config, params.count(), head, labels, not pools_last, is_step, arguments.pool)
-    _add_card(beside, folder, about, missing)
+    _add_card(files, folder, about, missing)
 
     def fill(temporary: Path) -> None:
         hub.save_hf(temporary, config, params, labels, dtype=arguments.dtype, omit=missing)
-        _write_files(temporary, beside)
+        _write_files(temporary, files)
         if arguments.onnx:
             has_pooler = not any("pooler" in name for name in missing)
             error = write_onnx(temporary, has_pooler)
@@ -204,30 +204,30 @@ def _check(arguments: Namespace, dest: Path) -> None:
         require_libraries()
 
 
-def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[str]) -> None:
-    """Add the model card to the files beside the model, unless another author has written one.
+def _add_card(files: dict[str, bytes], folder: Path, about: Any, missing: list[str]) -> None:
+    """Add the model card to the files that accompany a model, unless another author has written one.
 
     These files complete `about`, an `Exported`; `missing` are the tensors that the model lacks.
     """
     from minibert.reports.card import CARD, is_minibert_card, model_card, renewed
     from minibert.tasks.stored import TaskFile
 
-    before = beside.get(CARD, b"").decode(errors="replace")
-    if CARD in beside and not is_minibert_card(before):
+    before = files.get(CARD, b"").decode(errors="replace")
+    if CARD in files and not is_minibert_card(before):
         return
-    if not about.pool and MODULES_FILE in beside:
+    if not about.pool and MODULES_FILE in files:
         about = replace(about, pool="mean")
-    if "tagger.json" in beside:  # LSTMs on top, which only minibert knows
+    if "tagger.json" in files:  # LSTMs on top, which only minibert knows
         about = replace(about, head="tag", for_transformers=False)
     if about.head == "pretraining" and any(name.startswith("cls.predictions") for name in missing):
         about = replace(about, head="none")  # a head for the next sentence alone guesses no words
-    if TASK_FILES[0] in beside:
+    if TASK_FILES[0] in files:
         about = replace(about, pair=TaskFile.load(folder).pair)
     elif about.head == "choice":
         about = replace(about, choices="swag")
-    has_vocabulary = VOCABULARY_FILE in beside or TOKENIZER_FILE in beside
+    has_vocabulary = VOCABULARY_FILE in files or TOKENIZER_FILE in files
     card = model_card(folder, replace(about, vocabulary=has_vocabulary))
-    beside[CARD] = (renewed(before, card) if before else card).encode()
+    files[CARD] = (renewed(before, card) if before else card).encode()
 
 
 def _write_files(folder: Path, files: dict[str, bytes]) -> None:
@@ -246,7 +246,7 @@ def _sizes(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def _files_beside(folder: Path, named: Path) -> dict[str, bytes]:
+def _accompanying_files(folder: Path, named: Path) -> dict[str, bytes]:
     """Read the files that accompany a model, by name; the model card is in the folder `named`."""
     from minibert.hub.loading import RUNS
 

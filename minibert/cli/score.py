@@ -191,7 +191,7 @@ def _tags_of_one(file: str) -> tuple[list[Any], list[Any]]:
         width = width or len(columns)
         if len(columns) < 2 or len(columns) != width:
             widths = f"{counted(len(columns), 'column')}, not {max(2, width)}"
-            advice = "each line has a word, its gold tag and its predicted tag, perhaps with others between."
+            advice = "give a word, its gold tag and its predicted tag; there may be columns in between."
             raise InputError(f"{widths}; {advice}", where=f"{file}, line {number}")
         sentences[-1].append(columns[-2:])
     filled = [sentence for sentence in sentences if sentence]
@@ -269,7 +269,7 @@ def run_glue(arguments: Namespace) -> Scored:
 def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], count: int) -> Percentages:
     """Return values, in percent, with intervals from their statistics, which are fractions.
 
-    Statistics have the names of their metrics. The lowest possible "mean" depends on the metrics it is of.
+    Statistics have the names of their metrics; "mean" is the mean of the others, and can be as low as they can.
     """
     percentages = {}
     for name, statistic in statistics.items():
