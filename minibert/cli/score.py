@@ -269,7 +269,7 @@ def run_glue(arguments: Namespace) -> Scored:
 def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], count: int) -> Percentages:
     """Return values, in percent, with intervals from their statistics, which are fractions.
 
-    Statistics have the names of their metrics; "mean" is the mean of the others, and can be as low as they can.
+    Statistics have the names of their metrics; "mean" is the mean of the others, and its least value theirs.
     """
     percentages = {}
     for name, statistic in statistics.items():

@@ -20,7 +20,7 @@ accelerators, --engine jax:
   several devices. Checkpoints are the same for every engine: --resume with
   another --engine or other --devices continues where the run stopped.
 """
-MANY = "  On several machines, start the same command on each, with its own --process-id.\n"
+MANY = "  On several machines, run the same command on each, with its own --process-id.\n"
 
 
 def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
