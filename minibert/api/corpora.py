@@ -126,5 +126,7 @@ def _cleaned(rows: list[Any]) -> list[str]:
     if not texts:
         raise InputError(f"corpus is {counted(len(rows), 'text')}, none of which has words; give others.")
     if len(texts) < len(rows):
-        warn(f"Of {len(rows):,} texts, {len(rows) - len(texts):,} are missing or empty, and left out.")
+        n_left_out = len(rows) - len(texts)
+        verb = "is" if n_left_out == 1 else "are"
+        warn(f"Of {len(rows):,} texts, {n_left_out:,} {verb} missing or empty, and left out.")
     return texts
