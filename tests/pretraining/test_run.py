@@ -1083,7 +1083,7 @@ def test_the_file_of_config_is_not_written_over(corpus, tmp_path, capsys):
     (tmp_path / "vocab.txt").write_text("mine")
     words = "pretrain", str(corpus), "--config", str(tmp_path / "training.json"), "--out", str(tmp_path)
     assert cli.main([*words, "--quiet"]) == 2
-    assert "training.json would be written over by the run in --out" in capsys.readouterr().err
+    assert "training.json would be overwritten by the run in --out" in capsys.readouterr().err
     assert (tmp_path / "training.json").read_text() == '{"size": "1-8-1", "steps": 1}'
     assert (tmp_path / "vocab.txt").read_text() == "mine"
 
