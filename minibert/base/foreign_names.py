@@ -2,11 +2,15 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, ParamSpec, TypeVar
+import os
+from collections.abc import Callable, Container, Iterable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from minibert.core.errors import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kind = TypeVar("Kind")
 
 
 class Foreign(NamedTuple):
@@ -186,45 +190,70 @@ FOREIGN_ARGUMENTS = {
 }
 
 
-def answering_unknown(
-    function: Callable[P, R],
+# Attributes that objects have elsewhere, by the class here.
+FOREIGN_ATTRIBUTES = {
+    "Bert": {
+        **dict.fromkeys(
+            ("to", "cuda", "cpu", "half"),
+            'An engine and a dtype are chosen when a model is loaded: minibert.load(folder, engine="jax").',
+        ),
+        **dict.fromkeys(("eval", "train"), "A Bert has no dropout; leave it out."),
+        **dict.fromkeys(("forward", "embed", "get_sentence_embedding"), "Use encode(texts)."),
+        **dict.fromkeys(
+            ("predict", "fit"), "Use minibert.TextClassifier(folder), which learns to predict with fit."
+        ),
+        "save": "Use save_pretrained(folder).",
+        **dict.fromkeys(("parameters", "named_parameters", "state_dict"), "The arrays are in `params`."),
+    },
+    "Encoded": {
+        "last_hidden_state": "Use hidden_states[-1].",
+        "pooler_output": "Use pooled.",
+        **dict.fromkeys(
+            ("numpy", "cpu", "detach", "tolist"),
+            "Its parts are arrays of NumPy: vectors(), hidden_states[-1].",
+        ),
+    },
+    "TextEncoder": {
+        **dict.fromkeys(("encode", "predict", "embed"), "Use transform(texts)."),
+        "save": "It has learnt nothing; keep the folder of its model.",
+    },
+}
+# Arguments of an estimator's methods elsewhere that are not options here.
+METHOD_ARGUMENTS = {
+    **dict.fromkeys(
+        ("validation_data", "eval_set", "eval_dataset"), "did you mean dev? fit(X, y, dev=(X_dev, y_dev))."
+    ),
+    "sample_weight": "rows have no weights; leave it out.",
+}
+
+
+def refuse_unknown(
+    given: Iterable[str],
+    known: Container[str],
     name: str,
     advise: Callable[[str], str],
-) -> Callable[P, R]:
-    """Let a function answer an argument that it does not have with advice.
+) -> None:
+    """Refuse the first argument that a function does not have, with advice.
 
     Parameters
     ----------
-    function : callable
-        Any function; also the `__init__` of a class.
+    given : iterable of str
+        The names of the arguments of a call.
+    known : container of str
+        Those that the function has.
     name : str
-        What the caller knows it by, for the error.
+        What the caller knows the function by, for the error.
     advise : callable
-        Given the argument's name, returns what to do instead; "" leaves the error to Python.
-
-    Returns
-    -------
-    callable
-        The same with the same signature.
+        Given the name of an argument, returns what to do instead; "" leaves the error to Python.
 
     Raises
     ------
     TypeError
-        By what is returned: for the first argument that is not known, with the advice.
+        As Python does, but with the advice.
     """
-    known = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except TypeError:
-            for unknown in kwargs:
-                if unknown not in known and (advice := advise(unknown)):
-                    raise TypeError(f"{name}() has no argument {unknown!r}; {advice}") from None
-            raise
-
-    return call
+    for argument in given:
+        if argument not in known and (advice := advise(argument)):
+            raise TypeError(f"{name}() has no argument {argument!r}; {advice}")
 
 
 def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -238,16 +267,81 @@ def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
     Returns
     -------
     function
-        As `answering_unknown` returns it.
+        The same with the same signature; it raises TypeError, as `refuse_unknown` does.
     """
     name = function.__qualname__
+    known = inspect.signature(function).parameters
     remedies = FOREIGN_ARGUMENTS[name]
 
-    def advise(unknown: str) -> str:
-        remedy = remedies.get(unknown, "")
-        return remedy[:1].lower() + remedy[1:]
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_unknown(kwargs, known, name, lambda argument: _lowered(remedies.get(argument, "")))
+        return function(*args, **kwargs)
 
-    return answering_unknown(function, name, advise)
+    return call
+
+
+def answers_foreign_attributes(kind: type[Kind]) -> type[Kind]:
+    """Let the objects of a class answer an attribute that other libraries have with what to do instead.
+
+    Type checkers don't see it, so that they still refuse any attribute that does not exist.
+
+    Parameters
+    ----------
+    kind : type
+        A class with a row in FOREIGN_ATTRIBUTES, by its name.
+
+    Returns
+    -------
+    type
+        The same class.
+    """
+    remedies = FOREIGN_ATTRIBUTES[kind.__name__]
+
+    def refuse(self: Kind, name: str) -> Any:
+        message = f"{kind.__name__!r} object has no attribute {name!r}"
+        if name in remedies:
+            message = f"{message}; {_lowered(remedies[name])}"
+        raise AttributeError(message, name=name, obj=self)
+
+    type.__setattr__(kind, "__getattr__", refuse)
+    return kind
+
+
+def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Let a class that is called with the name of a folder alone say which function reads folders.
+
+    Parameters
+    ----------
+    loader : str
+        The name of that function, such as "minibert.load".
+
+    Returns
+    -------
+    function
+        A decorator for a class.
+    """
+
+    def decorate(kind: type[Kind]) -> type[Kind]:
+        initialise = vars(kind)["__init__"]
+
+        @functools.wraps(initialise)
+        def checked(self: Kind, *args: Any, **kwargs: Any) -> None:
+            if len(args) == 1 and not kwargs and isinstance(args[0], str | os.PathLike):
+                folder = os.fspath(args[0])
+                call = f"{kind.__name__}({folder!r})"
+                raise InputError(f"{call} does not read a folder; use {loader}({folder!r}).")
+            initialise(self, *args, **kwargs)
+
+        type.__setattr__(kind, "__init__", checked)
+        return kind
+
+    return decorate
+
+
+def _lowered(sentence: str) -> str:
+    """Return a sentence as it continues another after a semicolon."""
+    return sentence[:1].lower() + sentence[1:]
 
 
 def advice_for(name: str, known: Iterable[str]) -> str:
@@ -279,7 +373,7 @@ def advice_for(name: str, known: Iterable[str]) -> str:
         return f"did you mean {option}? {foreign.note}".rstrip()
     if foreign.ours:
         return ""
-    return foreign.note[:1].lower() + foreign.note[1:]
+    return _lowered(foreign.note)
 
 
 def name_here(name: str, known: Iterable[str]) -> str:
