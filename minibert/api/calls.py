@@ -12,7 +12,7 @@ from minibert.base.errors import did_you_mean
 from minibert.base.foreign_names import METHOD_ARGUMENTS, advice_for, name_here, refuse_unknown
 from minibert.base.options import metadata_of
 
-COMPUTES_BY_ITSELF = "texts are computed some thousand tokens at a time; leave it out."
+BATCHES_BY_ITSELF = "texts are computed some thousand tokens at a time, so leave it out."
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -144,7 +144,7 @@ def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: s
     if unknown in METHOD_ARGUMENTS:
         return METHOD_ARGUMENTS[unknown]
     if unknown == "batch_size" and method != "fit":
-        return COMPUTES_BY_ITSELF
+        return BATCHES_BY_ITSELF
     options = [field.name for field in dataclasses.fields(estimator)]
     if unknown in options:
         return f"give it to {estimator.__name__}(...)."

@@ -65,17 +65,26 @@ def texts_or_names(corpus: Any, name: str = "text") -> tuple[list[str], None] | 
         cells = [_cell(row, name, index) for index, row in enumerate(rows)]
         return _cleaned(cells), None
     if any(isinstance(row, os.PathLike) for row in rows):
-        return None, rows
+        return None, _checked_names(rows)
     sample = rows[:SAMPLED]
     if not any(map(_is_text, sample)):
-        return None, rows
+        return None, _checked_names(rows)
     present = [row for row in sample if not is_missing(row)]
     n_texts = sum(map(_is_text, present))
     if n_texts <= len(present) / 2:
-        return None, rows
+        return None, _checked_names(rows)
     if is_set:
         raise InputError("corpus is a set, which has no order; give a list.")
     return _cleaned(rows), None
+
+
+def _checked_names(rows: list[Any]) -> list[Any]:
+    """Return names of files; raise InputError for anything that is neither a string nor a path."""
+    for index, row in enumerate(rows):
+        if not isinstance(row, str | os.PathLike):
+            what = f"Item {index:,} of corpus is {short(row)}, of type {type(row).__name__}"
+            raise InputError(f"{what}; give names of files, or texts.")
+    return rows
 
 
 def _refuse_single_text(corpus: str) -> None:

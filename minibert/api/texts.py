@@ -91,6 +91,7 @@ class _TextEstimator(Estimator, WindowArguments):
     def _set_stored(self, stored: dict[str, Any]) -> None:
         self._pairs = self.model_.pair
 
+    @answers_options
     def explain(self, text: str | tuple[str, str], answer: Any = None) -> Explanation:
         """Compute how much each word of a text contributes to an answer: gradient times input.
 

@@ -197,7 +197,7 @@ FOREIGN_ATTRIBUTES = {
             ("to", "cuda", "cpu", "half"),
             'An engine and a dtype are chosen when a model is loaded: minibert.load(folder, engine="jax").',
         ),
-        **dict.fromkeys(("eval", "train"), "A Bert has no dropout; leave it out."),
+        **dict.fromkeys(("eval", "train"), "A Bert never applies dropout, so leave the call out."),
         **dict.fromkeys(("forward", "embed", "get_sentence_embedding"), "Use encode(texts)."),
         **dict.fromkeys(
             ("predict", "fit"), "Use minibert.TextClassifier(folder), which learns to predict with fit."
@@ -210,7 +210,7 @@ FOREIGN_ATTRIBUTES = {
         "pooler_output": "Use pooled.",
         **dict.fromkeys(
             ("numpy", "cpu", "detach", "tolist"),
-            "Its parts are arrays of NumPy: vectors(), hidden_states[-1].",
+            "An Encoded holds arrays of NumPy, such as hidden_states[-1] and vectors().",
         ),
     },
     "TextEncoder": {
@@ -220,10 +220,8 @@ FOREIGN_ATTRIBUTES = {
 }
 # Arguments of an estimator's methods elsewhere that are not options here.
 METHOD_ARGUMENTS = {
-    **dict.fromkeys(
-        ("validation_data", "eval_set", "eval_dataset"), "did you mean dev? fit(X, y, dev=(X_dev, y_dev))."
-    ),
-    "sample_weight": "rows have no weights; leave it out.",
+    **dict.fromkeys(("validation_data", "eval_set", "eval_dataset"), "give dev=(X_dev, y_dev)."),
+    "sample_weight": "rows have no weights, so leave it out.",
 }
 
 
@@ -296,16 +294,33 @@ def answers_foreign_attributes(kind: type[Kind]) -> type[Kind]:
     type
         The same class.
     """
-    remedies = FOREIGN_ATTRIBUTES[kind.__name__]
 
     def refuse(self: Kind, name: str) -> Any:
         message = f"{kind.__name__!r} object has no attribute {name!r}"
-        if name in remedies:
-            message = f"{message}; {_lowered(remedies[name])}"
+        if advice := attribute_advice(kind.__name__, name):
+            message = f"{message}; {advice}"
         raise AttributeError(message, name=name, obj=self)
 
     type.__setattr__(kind, "__getattr__", refuse)
     return kind
+
+
+def attribute_advice(kind: str, name: str) -> str:
+    """Say what to use in place of an attribute that objects of a class have in other libraries.
+
+    Parameters
+    ----------
+    kind : str
+        The name of a class with a row in FOREIGN_ATTRIBUTES.
+    name : str
+        The name of the attribute.
+
+    Returns
+    -------
+    str
+        The end of a sentence; "" if the name is not in the table.
+    """
+    return _lowered(FOREIGN_ATTRIBUTES[kind].get(name, ""))
 
 
 def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:

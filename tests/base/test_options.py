@@ -12,7 +12,7 @@ import pytest
 
 import minibert
 from minibert.api.runs import Run
-from minibert.base.errors import InputError
+from minibert.base.errors import InputError, OtherOptions
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.options import PretrainOptions
 
@@ -40,6 +40,11 @@ FINE_TUNING = """{
   "backend": "cpp", "threads": 2, "devices": null, "fsdp": false, "recompute": false, "token_budget": 4096,
   "checkpoint_seconds": 300.0, "checkpoint_steps": 0, "keep": 1
 }"""
+
+
+def test_a_run_that_has_no_corpus_says_so_when_one_is_given():
+    error = OtherOptions({"corpus": (("other.txt",), ())})
+    assert "with corpus=('other.txt',) (the run has none); leave that out" in str(error)
 
 
 def test_options_of_version_1_are_read_and_gone_on_with(tmp_path):

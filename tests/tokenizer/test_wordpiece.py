@@ -310,7 +310,7 @@ def test_what_is_no_string_is_refused(tokenizer, texts, message):
 @pytest.mark.parametrize(
     "texts, message",
     [
-        (["a", 3], r"texts\[1\]=3 is int; give texts that are all str"),
+        (["a", 3], "Text 1 is 3, of type int; give texts that are all str"),
         ([("a", "b"), "c"], r"text\[1\]='c' is not a pair of texts; give tuples of two"),
         ([("a", "b", "c")], r"text\[0\]=.* is not a pair of texts"),
         (("a", "b"), "text is a tuple of two strings; give a list of texts, or the second as `pair`"),
