@@ -76,24 +76,26 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
     """
 
     model: str | os.PathLike[str] = field(
-        metadata={"help": "what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model"}
+        metadata={"help": "what to start from: a run folder, a BERT from Hugging Face, or a fine-tuned model"}
     )
     _: KW_ONLY
     out: str | os.PathLike[str] | None = option(
-        None, "folder for the files of the run", default="a temporary one, until `fit` is done"
+        None, "the run folder", default="a temporary one, which is removed after `fit`"
     )
-    verbose: bool = option(False, "show progress: a bar in a notebook or terminal, otherwise lines")
+    verbose: bool = option(False, "show progress: a bar in a notebook or terminal, lines elsewhere")
     random_state: int | np.integer[Any] | np.random.Generator | np.random.RandomState | None = option(
-        0, "a whole number; or a generator of NumPy's, which it is drawn from. None is 0"
+        0, "the seed: an integer, or a NumPy generator from which one is drawn; None is 0"
     )
-    ops: Ops | None = option(None, "an engine object of your own, in place of `engine`", default="none")
+    ops: Ops | None = option(None, "a custom engine object, instead of `engine`", default="none")
     on_log: OnLog | None = option(
         None,
-        "called with the number of a step and what is recorded of it, by names such as train/loss; it may "
-        "raise minibert.StopTraining, and the run ends with that step, finished like any other",
+        "called with the number of a step and its metrics, by names such as train/loss; if it raises "
+        "minibert.StopTraining, the run ends with that step, finished like any other",
         default="",
     )
-    split_dev: float = option(0.1, "share of the examples to measure on, of each class where there are some")
+    split_dev: float = option(
+        0.1, "share of the examples to evaluate on; of each class, if there are classes"
+    )
 
     KIND: ClassVar[str] = ""  # scikit-learn's name for this type of estimator
     TASK: ClassVar[str]  # the task of `minibert finetune` for custom tables

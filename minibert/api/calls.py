@@ -129,7 +129,7 @@ def answers_options(method: Callable[Concatenate[Kind, P], R]) -> Callable[Conca
     names = list(inspect.signature(method).parameters)
 
     @functools.wraps(method)
-    def call(self: Kind, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Kind, /, *args: P.args, **kwargs: P.kwargs) -> R:
         def advise(unknown: str) -> str:
             return _advice_for_method(type(self), name, names, unknown)
 

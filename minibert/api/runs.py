@@ -172,7 +172,7 @@ class _Call:
 
     out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
     resume: bool = option(False, "resume the run in that folder, exactly where it stopped")
-    show: bool = option(True, "show progress: a bar in a notebook or terminal, otherwise lines")
+    show: bool = option(True, "show progress: a bar in a notebook or terminal, lines elsewhere")
     ops: Ops | None = option(
         None,
         "a custom engine object, instead of `engine`",
@@ -244,7 +244,7 @@ def _run(
         resuming_call = f"the same call with {arguments}"
         if kind is PretrainOptions:  # whose options are all stored in the folder
             resuming_call = f"minibert.pretrain({arguments})"
-        raise Interrupted(f"Stopped and saved in {folder}; {resuming_call} goes on.") from None
+        raise Interrupted(f"Stopped and saved in {folder}; {resuming_call} resumes it.") from None
     finally:
         engines.force_device(None)  # the model that the run returns, and other runs, may use any device
 

@@ -476,7 +476,7 @@ class TextRegressor(_TextEstimator):
 
     @answers_options
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the number of each text.
+        """Return the predicted number for each text.
 
         Parameters
         ----------

@@ -215,12 +215,12 @@ FOREIGN_ATTRIBUTES = {
     },
     "TextEncoder": {
         **dict.fromkeys(("encode", "predict", "embed"), "Use transform(texts)."),
-        "save": "It has learnt nothing; keep the folder of its model.",
+        "save": "An encoder learns nothing, so keep the folder of its model.",
     },
 }
-# Arguments of an estimator's methods elsewhere that are not options here.
+# Arguments that methods of estimators have elsewhere, and that are not options here.
 METHOD_ARGUMENTS = {
-    **dict.fromkeys(("validation_data", "eval_set", "eval_dataset"), "give dev=(X_dev, y_dev)."),
+    **dict.fromkeys(("validation_data", "eval_set", "eval_dataset"), "fit takes dev=(X_dev, y_dev)."),
     "sample_weight": "rows have no weights, so leave it out.",
 }
 
@@ -255,7 +255,7 @@ def refuse_unknown(
 
 
 def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function answer an argument that other libraries have for it with what to do instead.
+    """Let a function explain what to do in place of an argument that other libraries have.
 
     Parameters
     ----------
@@ -280,9 +280,9 @@ def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def answers_foreign_attributes(kind: type[Kind]) -> type[Kind]:
-    """Let the objects of a class answer an attribute that other libraries have with what to do instead.
+    """Let objects of a class explain what to use in place of an attribute that other libraries have.
 
-    Type checkers don't see it, so that they still refuse any attribute that does not exist.
+    This sets `__getattr__`, which type checkers don't see, so that they still refuse unknown attributes.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def attribute_advice(kind: str, name: str) -> str:
 
 
 def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Let a class that is called with the name of a folder alone say which function reads folders.
+    """Let a class that is called with nothing but a path name the function that loads folders.
 
     Parameters
     ----------

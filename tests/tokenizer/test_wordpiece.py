@@ -241,7 +241,7 @@ def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch
         ([], "the vocabulary is empty; give one with one piece per line"),
         (["[PAD]", "[UNK]", "[SEP]", "a"], r"lacks \[CLS\] \[MASK\]"),
         ([*SPECIAL_TOKENS, 7], r"vocab\[5\]=7 is not a string"),
-        ("[PAD]", r"vocab='\[PAD\]' is not a list of strings"),
+        ("a/b", "^Tokenizer.'a/b'. does not read a folder; use minibert.Tokenizer.from_pretrained"),
         ({"[PAD]": 0}, "vocab=.* is not a list of strings; give one, in order"),
         (set(SPECIAL_TOKENS), "vocab=.* is not a list of strings; give one, in order"),
     ],
