@@ -243,6 +243,7 @@ class TextEncoder(Parameterised):
     def _extractor(self) -> Extractor:
         """Return an extractor with the current parameters; load the model only if these have changed."""
         parameters = tuple(getattr(self, name) for name in LOADING)
+        model: Any
         loaded_with, model = getattr(self, "_loaded", (None, None))
         if loaded_with != parameters:
             model = self.model

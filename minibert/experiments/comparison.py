@@ -128,8 +128,8 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
     """
     if isinstance(runs, str | Path | Run):
         given = str(Path(runs))
-        others = "..." if by in AXES else repr(by)
-        raise InputError(f"runs={given!r} is one run; give a list, compare([{given!r}, {others}]).")
+        second = "..." if by in AXES else repr(by)
+        raise InputError(f"runs={given!r} is one run; give a list, compare([{given!r}, {second}]).")
     if by not in AXES:
         raise InputError(f"{by=} is unknown; choose one of {', '.join(AXES)}.", by=by)
     paths = [path_of(run, "run") for run in runs]
