@@ -294,14 +294,16 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         out = self.out
         if out == "":
             raise InputError(f"{out=} is empty; give the name of a folder, or leave it out.", out=out)
-        folder = Path(".") if out is None else path_of(out, "out")
-        if scratch and out is None:
+        folder = None
+        if out is not None:
+            folder = path_of(out, "out")
+        elif scratch is not None:
             folder = Path(scratch.name)
-        has_folder = scratch is not None or out is not None
-        has_run = has_folder and (folder / OPTIONS_FILE).exists()
-        if has_run and _has_same_files(folder / "examples", texts) and load_report(folder) is None:
-            return folder, True
-        if out is None:
+        has_run = folder is not None and (folder / OPTIONS_FILE).exists()
+        if folder is not None and has_run:
+            if _has_same_files(folder / "examples", texts) and load_report(folder) is None:
+                return folder, True
+        if folder is None or out is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
             return Path(self._scratch.name), False
         if has_run:
