@@ -224,9 +224,8 @@ class TextClassifier(_TextEstimator, BalanceArguments):
         )
         for index, value in enumerate(rows):
             if _is_continuous(value) and not is_missing(value):
-                raise InputError(
-                    f"Row {index:,} of y, {value}, is not a class; TextRegressor learns numbers."
-                )
+                what = f"Row {index:,} of y, {value}, is continuous and not a class"
+                raise InputError(f"{what}; TextRegressor learns numbers.")
         labels = targets(rows, self._wrong)
         return self._names_of(list(enumerate(labels)))
 

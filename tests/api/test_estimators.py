@@ -338,7 +338,11 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
         (["a", "the"], ["x"], "X has 2 rows and y 1; give one label for each row"),
         (["a", "the"], ["x", None], "Row 1 of y is missing .None.; correct it, or leave the row out"),
         (["a", "the"], [0, float("nan")], "Row 1 of y is missing .nan."),
-        (["a", "the"], [0, 0.5], "^Row 1 of y, 0.5, is not a class; TextRegressor learns numbers.$"),
+        (
+            ["a", "the"],
+            [0, 0.5],
+            "^Row 1 of y, 0.5, is continuous and not a class; TextRegressor learns numbers.$",
+        ),
         (["a", "the"], [0, "x"], "y has 0 in row 0 and 'x' in row 1; give labels of one type"),
         (
             ["a", "the"],
@@ -591,7 +595,11 @@ def test_labels_with_blanks_at_their_ends_come_back(model, tmp_path):
             r"^Row 1 of y is \['a\|b'\], where a label contains \|, which separates labels in files; give",
         ),
         ("TextClassifier", [np.float32(1), np.float32("nan")] * 6, "Row 1 of y is missing .nan."),
-        ("TextClassifier", [np.float32(1), np.float32(1.5)] * 6, "Row 1 of y, 1.5, is not a class"),
+        (
+            "TextClassifier",
+            [np.float32(1), np.float32(1.5)] * 6,
+            "Row 1 of y, 1.5, is continuous and not a class",
+        ),
         ("TokenTagger", [["O"], [np.float32("nan")]] * 6, "Row 1 of y is .*nan.*; give a list of tags"),
         ("TextClassifier", {"a": [1] * 12, "b": [2] * 12}, "y is a table with the columns a, b; give one"),
         ("TextClassifier", {"a": ["x"] * 11}, "X has 12 rows and y 11"),
