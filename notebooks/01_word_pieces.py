@@ -50,7 +50,7 @@ from matplotlib.patches import Rectangle
 
 from minibert import Tokenizer, course
 from minibert.core import wordpiece as simple
-from minibert.data.corpus import embedded_corpus
+from minibert.data.corpus import embedded_corpus, sentences
 from minibert.tokenizer import BasicTokenizer, count_files, learn_vocab
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.report import nats_per_byte, segmented
@@ -690,6 +690,15 @@ course.say(
         for rule, vocab in vocabularies.items()
     )
 )
+
+# %% [markdown]
+# A single verse is enough to watch the learner at work. Press Play, or move the slider: each frame is one join. The
+# words in their pieces are above, and below are the pairs that gain most, with the counts that enter the formula.
+
+# %%
+lines = filter(None, sentences([embedded_corpus()]))
+verse = next(line for line in lines if line.startswith("The father shall be divided against"))
+course.animations.joins(verse)
 
 # %% [markdown]
 # Joins are listed in the order in which they were made, so the first 256 pieces *are* the vocabulary of

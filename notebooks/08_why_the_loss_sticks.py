@@ -889,6 +889,12 @@ course.show(
 )
 
 # %% [markdown]
+# Between the first map and the last one lies the whole training. Here it is for one head, with both curves.
+
+# %%
+course.animations.neighbour_head(maps, smoothed(gains[12], 30))
+
+# %% [markdown]
 # The loss and the heads move together. A loss curve alone would never have told you that, but the maps do:
 # while a run is on its plateau, print the weights on the neighbours. If they creep up, wait. If they stay at
 # $1/n$, act.

@@ -239,6 +239,8 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     if not targets:
         raise InputError(f"{targets=} has no word; give one, or leave it out.", targets=targets)
     targets = [word.strip() for word in targets]
+    if "" in targets:
+        raise InputError("`targets` has an empty word; leave it out.", targets=targets)
     words = {}
     for word in targets:
         words[word] = tuple(tokenizer.encode(word, add_special_tokens=False, special=True))
@@ -341,4 +343,5 @@ def require_masked_lm(model: Any) -> None:
     untrained = [name for name in model.missing if name.startswith("cls.predictions")]
     if untrained or model.params.head.kind != "pretraining":
         advice = "use one that was pre-trained, such as the model that it was fine-tuned from."
-        raise InputError(f"This model has no trained masked-LM head, so its guesses would be noise; {advice}")
+        named = f"The model in '{model._folder}'" if model._folder else "This model"
+        raise InputError(f"{named} has no trained masked-LM head, so its guesses would be noise; {advice}")

@@ -31,11 +31,11 @@ AT_MOST: Rules = ((f"at most {MOST:,}", lambda x: x <= MOST),)
 COUNT: Rules = (("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0),)
 WHOLE: Rules = (("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1), *AT_MOST)
 POSITIVE: Rules = (("a finite number above 0", lambda x: 0 < x < math.inf),)
-NOT_NEGATIVE: Rules = (("0 or more", lambda x: x >= 0),)
+NOT_NEGATIVE: Rules = (("a number, 0 or more", lambda x: x >= 0),)
 REAL: Rules = (("a number", lambda x: isinstance(x, int | float)),)
 FINITE: Rules = (("a finite number, 0 or more", lambda x: 0 <= x < math.inf),)
-RATE: Rules = (("at least 0 and below 1", lambda x: 0 <= x < 1),)
-SHARE: Rules = (("above 0 and below 1", lambda x: 0 < x < 1),)
+RATE: Rules = (("a number of at least 0 and below 1", lambda x: 0 <= x < 1),)
+SHARE: Rules = (("a number above 0 and below 1", lambda x: 0 < x < 1),)
 
 
 def one_of(names: tuple[str, ...]) -> Rules:
@@ -320,7 +320,7 @@ class RunOptions(TrainingArguments):
         if command:
             what = f"'{path.parent}' holds a run of minibert {command}"
             return InputError(f"{what}; resume it with that, or choose another `out`.")
-        return InputError(f"{path} is missing: there is no run to resume; leave out `resume`.")
+        return InputError(f"There is no run in '{path.parent}'; check `out`, or leave out `resume`.")
 
     @classmethod
     def _renamed(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -351,7 +351,8 @@ class RunOptions(TrainingArguments):
             When the file can't be read, has a name that is not a field, or a value that is of another type.
         """
         is_toml = Path(path).suffix == ".toml"
-        configured = cls._renamed(read_toml(path) if is_toml else read_json(path))
+        advice = "give a JSON file, or TOML in a file whose name ends in .toml"
+        configured = cls._renamed(read_toml(path) if is_toml else read_json(path, advice=advice))
         cls._require_names(path, configured)
         kinds = get_type_hints(cls)
         wrong = schema_error(configured, {name: kinds[name] for name in configured})

@@ -25,8 +25,10 @@ def path_of(given: Any, name: str = "folder") -> Path:
     Raises
     ------
     InputError
-        When it is something else, such as None or a number.
+        When it is something else, such as None or a number, or "", which would be the working directory.
     """
+    if isinstance(given, str) and not given:
+        raise InputError(f"{name}='' names no file or folder; give one.", **{name: given})
     try:
         return Path(os.path.expanduser(given))
     except TypeError:

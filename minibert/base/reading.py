@@ -29,7 +29,8 @@ LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one st
 MOST_TIMES, LEAST_UNFOLDED = 100, 1 << 26
 # How files begin that hold no UTF-8, what they are, and what to do.
 _OTHERWISE = {
-    b"PK\x03\x04": "a ZIP archive, as spreadsheets (.xlsx, .ods) and .docx are; save it as CSV or plain text",
+    b"PK\x03\x04": "a ZIP archive, as spreadsheets (.xlsx, .ods) and .docx are; unpack it, or save such a "
+    "document as CSV or plain text",
     b"\xd0\xcf\x11\xe0": "a spreadsheet or document of an old Office; save it as CSV or plain text",
     b"%PDF-": "a PDF; save its text",
     b"PAR1\x15": "a Parquet file; save it as CSV or JSON Lines",
@@ -100,9 +101,10 @@ def byte_pieces(
         raise InputError(f"{file} {what} ({error}); fetch or compress it again.") from error
     except ImportError as error:
         raise InputError(f"{file} needs backports.zstd to be read; pip install backports.zstd.") from error
+    except FileNotFoundError as error:
+        raise MissingFile(f"There is no file '{file}'; check its name.") from error
     except OSError as error:
-        kind = MissingFile if isinstance(error, FileNotFoundError) else InputError
-        raise kind(f"{file} can't be read: {error.strerror or error}; check the file.") from error
+        raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error
 
 
 def _refuse_otherwise(file: Path, data: bytes) -> None:

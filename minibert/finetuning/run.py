@@ -333,6 +333,7 @@ def predict(
     if lines.exists():
         raise InputError(f"'{out}' already holds predictions, {lines.name}; choose another `out`.")
     predictions = []
+    files: list[Path] = []  # the official ones
 
     def write_lines(temporary: Path) -> None:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
@@ -343,10 +344,12 @@ def predict(
                 if hasattr(example, "id"):
                     row = {"id": example.id} | row
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        # Before the lines get their name, which says that `out` holds predictions: an interrupted call can be
+        # repeated.
+        files.extend(first.task.write(out, split, examples, predictions))
 
     with engines.limited_threads(threads, first.ops):
         write_atomically(lines, write_lines)
-    files = first.task.write(out, split, examples, predictions)
     report = {
         "task": first.task.name,
         "title": first.task.title,

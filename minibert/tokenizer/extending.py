@@ -21,7 +21,7 @@ from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.wordpiece import Tokenizer
 
-MOST_WRONG = 20  # the most words that an error names
+MOST_WRONG = 3  # the most words that an error names
 
 
 class NewPiece(NamedTuple):

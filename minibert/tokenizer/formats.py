@@ -232,6 +232,9 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
 def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     """Read pieces by id, and arguments of `Tokenizer`, from a `tokenizer.json` of a BERT."""
     content = read_json(path)
+    if "model" not in content:
+        advice = "give a vocab.txt, a tokenizer.json, or the folder with one of them."
+        raise InputError(f"{path} is not a vocabulary; {advice}")
     model = _part(content, "model", path)
     kind = model.get("type", "WordPiece")  # files from before 2020 lack the type
     if kind != "WordPiece":

@@ -543,7 +543,10 @@ def _number(vocab: list[str]) -> dict[str, int]:
     ids = {piece: number for number, piece in enumerate(vocab)}  # the last of equal ones
     missing = [token for token in SPECIAL_TOKENS if token not in ids]
     if missing:
-        raise InputError(f"the vocabulary lacks {' '.join(missing)}; BERT needs {' '.join(SPECIAL_TOKENS)}.")
+        verb = "is" if len(missing) == 1 else "are"
+        lacking = f"{', '.join(missing)} {verb} missing"
+        advice = "give one that has them, such as the vocab.txt of a BERT."
+        raise InputError(f"this is not a vocabulary of BERT: {lacking}; {advice}")
     return ids
 
 

@@ -126,7 +126,7 @@ def test_a_corpus_without_a_file_is_not_the_books(tmp_path):
     with pytest.raises(InputError, match=r"corpus=\[\] names no file; give one, or leave it out for the boo"):
         minibert.pretrain([], out=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(InputError, match="no run to resume; leave out `resume`"):
+    with pytest.raises(InputError, match="There is no run in '.*run'; check `out`, or leave out `resume`"):
         minibert.pretrain(out=tmp_path / "run", resume=True, show=False)
 
 

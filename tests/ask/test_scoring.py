@@ -125,7 +125,7 @@ def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, to
             {"targets": ["cat", "xyz"]},
             r"targets=\['cat', 'xyz'\]: 'xyz' is not in the voc",
         ),
-        (["[MASK]"], {"targets": ["", "cat"]}, "'' is not in the voc"),
+        (["[MASK]"], {"targets": ["", "cat"]}, "`targets` has an empty word; leave it out"),
         (
             ["[MASK]"],
             {"targets": []},
@@ -244,7 +244,7 @@ def test_texts_that_cannot_be_scored_are_refused(model, tokenizer, texts, within
 def test_a_model_without_its_head_is_refused(folder, model, tokenizer):
     bare = Bert(model.config, model.params, model.ops, model.tokenizer)
     bare.missing = ("cls.predictions.bias",)
-    with pytest.raises(InputError, match="no trained masked-LM head"):
+    with pytest.raises(InputError, match="^This model has no trained masked-LM head"):
         score_texts(bare, [])
 
 

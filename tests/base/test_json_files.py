@@ -36,9 +36,7 @@ def test_what_python_writes_for_numbers_that_are_none_is_read(tmp_path):
 
 
 def test_missing_and_damaged_files_are_different_errors(tmp_path):
-    with pytest.raises(
-        MissingFile, match=r"a\.json can't be read: No such file or directory; check the file"
-    ):
+    with pytest.raises(MissingFile, match=r"^There is no file '.*a\.json'; check its name\.$"):
         read_json(tmp_path / "a.json")
     (tmp_path / "a.json").write_text("")
     with pytest.raises(InputError) as error:

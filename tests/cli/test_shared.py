@@ -293,7 +293,7 @@ def test_what_is_no_option_is_refused_with_what_may_be_meant(fields, told, tmp_p
 
 def test_a_missing_config_or_one_beside_resume_is_refused(tmp_path, capsys):
     words = ("pretrain", "--config", str(tmp_path / "no.json"), "--out", str(tmp_path / "run"))
-    assert f"{tmp_path / 'no.json'} can't be read: No such file" in ends_badly(capsys, 2, *words)
+    assert f"There is no file '{tmp_path / 'no.json'}'; check its name." in ends_badly(capsys, 2, *words)
     line = ends_badly(capsys, 2, *words, "--resume")
     assert "--config is for a new run, and --resume keeps the old ones; leave one of them out." in line
 

@@ -151,5 +151,5 @@ def test_text_that_is_not_utf_8_and_a_missing_file(tmp_path):
     (tmp_path / "a").write_bytes(b"a O\n\xff O\n")
     with pytest.raises(InputError, match=r"line 2 is not UTF-8: byte 0xff; convert"):
         ner.read(tmp_path / "a")
-    with pytest.raises(InputError, match="can't be read: No such file"):
+    with pytest.raises(InputError, match="There is no file '"):
         ner.read(tmp_path / "b")

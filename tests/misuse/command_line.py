@@ -98,6 +98,8 @@ minibert finetune classify --data empty.csv {OWN} --split-dev 0.5
 minibert finetune classify --data broken.jsonl {OWN} --split-dev 0.5
 minibert finetune classify --data films {OWN} --epochs 1 --batch-size 2
 minibert finetune classify --data unlabelled {OWN}
+minibert finetune classify --data one_file {OWN}
+minibert finetune classify --data archive.csv {OWN} --split-dev 0.5
 minibert finetune regress --data scores.csv {OWN} --split-dev 0.5
 minibert finetune tag --data words.txt {OWN} --split-dev 0.5
 minibert finetune --resume --out missing
@@ -106,11 +108,17 @@ minibert finetune --resume --out tuned --lr 1e-3
 minibert finetune --resume --out tuned --batch-size 8 --epochs 5 --optimizer paper
 minibert finetune rte --resume --out tuned
 minibert pretrain missing.txt --out new_pretrained --quiet
+minibert pretrain archive.zip --out new_pretrained --quiet
+minibert pretrain one_document.txt --out new_pretrained --quiet
 minibert pretrain corpus.txt --out pretrained --quiet
 minibert pretrain corpus.txt --out new_pretrained --quiet --steps 0
 minibert pretrain corpus.txt --out new_pretrained --quiet --steps 5 --minutes 5
 minibert pretrain corpus.txt --out new_pretrained --quiet --size huge
 minibert pretrain corpus.txt --out new_pretrained --quiet --size 2-100-3
+minibert pretrain corpus.txt --out new_pretrained --quiet --size bert-base-uncased
+minibert pretrain corpus.txt --out new_pretrained --quiet --seq-length 2
+minibert pretrain corpus.txt --out new_pretrained --quiet --seq-length 16:0.4,32:0.4
+minibert pretrain corpus.txt --out new_pretrained --quiet --config corpus.txt
 minibert pretrain corpus.txt --out new_pretrained --quiet --vocab-size 3
 minibert pretrain corpus.txt --out new_pretrained --quiet --mask-rates 0.8,0.1
 minibert pretrain corpus.txt --out new_pretrained --quiet --masked-lm-prob 15
@@ -133,6 +141,7 @@ minibert predict --model tuned --data SST-2 --out answers.csv
 minibert predict --model tuned --data SST-2 --out tuned
 minibert classify --model tuned ''
 minibert classify --model tuned texts.txt
+minibert classify --model tuned --file missing.txt
 minibert classify --model tuned 'the film is funny' 'it is warm'
 minibert classify --model tuned one two three
 minibert classify --model model 'the film is funny'
@@ -147,6 +156,7 @@ minibert fill-mask --model model 'the film is funny'
 minibert fill-mask --model tuned 'the film is [MASK]'
 minibert fill-mask --model model 'the film is [MASK]' --top 0
 minibert fill-mask --model model 'the film is [MASK]' --targets zebra
+minibert fill-mask --model model 'the film is [MASK]' --targets funny,
 minibert fill-mask --model model 'the film is [MASK]' --targets funny --pieces 2
 minibert fill-mask --model model 'the film is [MASK]' --threads 0
 minibert score-text --model tuned 'the film is funny'
@@ -159,6 +169,7 @@ minibert features --model model 'the film is funny' --out vectors.npy --max-leng
 minibert tokenize 'the film'
 minibert tokenize 'the film' --vocab missing
 minibert tokenize 'the film' --vocab corpus.txt
+minibert tokenize 'the film' --vocab model/config.json
 minibert tokenize 'the film' --vocab model --max-length 1
 minibert vocab corpus.txt
 minibert vocab corpus.txt --out model
@@ -176,6 +187,7 @@ minibert export --model tuned --out exported --format onnx
 minibert export --model tuned --out exported --format tensorflow --onnx
 minibert extend --model model --out extended
 minibert extend --model model --out extended --words missing.txt
+minibert extend --model model --out extended --words reviews.csv
 minibert score squad gold.json answers.json
 minibert score squad missing.json answers.json
 minibert score conll words.txt

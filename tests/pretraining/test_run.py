@@ -87,14 +87,23 @@ def test_a_length_schedule_is_read(text, lengths):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "message"),
     [
-        *("", "x", "16:0.4", "16:0.5,32:0.6", "16:1.5,32:-0.5", "4", "16:0.4:1,32:0.6", "16:nan,32:0.5"),
-        ",".join(["16:0.001"] * 1000),
+        ("", "seq_length='' is not a schedule; give one length, or up to 100"),
+        ("x", "is not a schedule"),
+        ("16:1.5,32:-0.5", "is not a schedule"),
+        ("16:0.4:1,32:0.6", "is not a schedule"),
+        ("16:nan,32:0.5", "is not a schedule"),
+        (",".join(["16:0.001"] * 1000), "is not a schedule"),
+        ("4", "seq_length='4' is too short; give at least 5"),
+        ("16:0.5,4:0.5", "seq_length='16:0.5,4:0.5' is too short"),
+        ("16:0.4", "seq_length='16:0.4' has shares that sum to 0.4; let them sum to 1"),
+        ("16:0.5,32:0.6", "sum to 1.1; let"),
+        ("16:0.5,32:nan", "sum to nan; let"),
     ],
 )
-def test_a_length_schedule_that_makes_no_sense_is_refused(text):
-    with pytest.raises(InputError, match="is not a schedule"):
+def test_a_length_schedule_that_makes_no_sense_is_refused(text, message):
+    with pytest.raises(InputError, match=message):
         parse_lengths(text)
 
 
@@ -1101,7 +1110,7 @@ def test_going_on_with_other_options_is_refused_before_anything_happens(run, cor
 
 @pytest.mark.parametrize(
     "text, message",
-    [("", "empty|no text"), ("One sentence.\nAnd another one.\n", "too few: 2 to train on")],
+    [("", "empty|no text"), ("One sentence.\nAnd another one.\n", "1 document, and 4 are needed: 2")],
 )
 def test_a_corpus_with_too_little_in_it_is_refused(tmp_path, text, message):
     (tmp_path / "text.txt").write_text(text)
