@@ -150,7 +150,7 @@ def test_paths_and_what_is_numpys_become_what_json_has(tmp_path, kind, name, giv
             "a=2,a=3",
             "balanced, or NAME=WEIGHT,... with finite weights above 0, each once",
         ),
-        (TUNED, "class_weights", 5, "balanced, or NAME=WEIGHT,..."),
+        (TUNED, "class_weights", 5, "'balanced', or a number above 0 for each class, such as {'spam': 5}"),
     ],
 )
 def test_a_value_that_means_nothing_is_refused_by_a_sentence(kind, name, value, wanted):
