@@ -58,7 +58,7 @@ pretrain: $(VENV)/.with-plots ## train a small BERT for MINUTES on the books in 
 	$(BIN)/minibert pretrain $(strip $(call unless,--size,--size 2-128-4) $(call unless,--dtype,--dtype auto) \
 	  $(call unless,--minutes --steps,--minutes $(MINUTES)) $(ARGS))
 
-test: $(VENV)/.with-test ## the quick tests: some seven minutes on two cores, with the installation
+test: $(VENV)/.with-test ## the quick tests: some five minutes on two cores, with the installation
 	$(PYTEST) -m "not slow and not thorough" --hypothesis-profile quick $(TESTS) $(ARGS)
 
 test-all: test-oracle ## every test and the notebooks, on every Python from 3.11 on that is found

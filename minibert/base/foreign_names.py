@@ -1,9 +1,9 @@
-"""The names of options in transformers, scikit-learn, Keras and other libraries, and here."""
+"""What the options of transformers, scikit-learn, Keras and other libraries are called here."""
 
 import functools
 import inspect
 import os
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from minibert.core.errors import InputError
@@ -14,10 +14,10 @@ Kind = TypeVar("Kind")
 
 
 class Foreign(NamedTuple):
-    """A name of another library, and its name here."""
+    """What an option of another library is called here."""
 
-    ours: tuple[str, ...] = ()  # names of options, of which the first counts that the function has
-    note: str = ""  # what differs beside the name, as a sentence
+    ours: tuple[str, ...] = ()  # names of options; the first that the function has is meant
+    note: str = ""  # what else differs, as a sentence
 
 
 _HALF = Foreign(("dtype",), 'Half precision is dtype="bfloat16".')
@@ -34,15 +34,14 @@ _SHOW = Foreign(("show", "verbose"))
 _SPLIT = Foreign(("split_dev", "held_out"))
 _THREADS = Foreign(("threads",))
 _WARMUP = Foreign(("warmup",), "It is a share of the steps, such as 0.1.")
-_MEASURED = Foreign(("evaluations",), "A model that is fine-tuned is measured after every epoch.")
+_MEASURED = Foreign(("evaluations",), "Fine-tuning evaluates the model after every epoch.")
 
-# In order of what they are, by a name in lower case with _ between words.
+# Sorted by subject; the names are in lower case, with _ between words.
 FOREIGN_NAMES = {
     # rate and length of a run
     **dict.fromkeys(("lr", "learning_rate", "learning_rates", "rate", "max_lr", "alpha", "eta"), _RATE),
-    **dict.fromkeys(
-        ("num_train_epochs", "n_epochs", "num_epochs", "nb_epoch", "max_epochs", "n_iter"), _EPOCHS
-    ),
+    **dict.fromkeys(("epochs", "num_train_epochs", "n_epochs", "num_epochs", "nb_epoch"), _EPOCHS),
+    **dict.fromkeys(("max_epochs", "n_iter"), _EPOCHS),
     "max_steps": Foreign(("steps",)),
     **dict.fromkeys(
         ("steps", "num_steps", "n_steps", "total_steps", "max_iter"), Foreign(("max_steps", "steps"))
@@ -124,6 +123,9 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
 }
 
+# A note that belongs to an option here, whatever it is called elsewhere.
+NOTES = {"minutes": "A run is as long as `steps` or `minutes` say; give one of them."}
+
 _ALREADY = "What comes out are arrays of NumPy; leave it out."
 _BY_ITSELF = "Texts are computed some thousand tokens at a time; leave it out."
 _PADDED = "What comes back has rows filled up with [PAD], `input_ids` and `attention_mask`; leave it out."
@@ -137,7 +139,7 @@ _LOADING = {
     ),
     **dict.fromkeys(("model", "model_name", "model_name_or_path"), "Did you mean folder?"),
 }
-# Arguments that functions for asking have elsewhere, by the function here.
+# Arguments that functions of other libraries take, and what to do instead, by the function here.
 FOREIGN_ARGUMENTS = {
     "Bert.encode": {
         "normalize_embeddings": "Give it to what comes back, as vectors(normalize=True).",
@@ -260,7 +262,7 @@ def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
     Parameters
     ----------
     function : function
-        With a row in FOREIGN_ARGUMENTS, by its qualified name.
+        Its qualified name is a key of FOREIGN_ARGUMENTS.
 
     Returns
     -------
@@ -359,21 +361,21 @@ def _lowered(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-def advice_for(name: str, known: Iterable[str]) -> str:
-    """Explain what a name of another library is called here.
+def advice_for(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
+    """Say what an option of another library is called here.
 
     Parameters
     ----------
     name : str
-        As it was given.
-    known : iterable of str
-        The names that there are.
+        The name as it was given.
+    known : iterable of str, or mapping of str to str
+        The names of the options here; the values of a mapping are shown in their place.
 
     Returns
     -------
     str
-        A question and perhaps a sentence, which end an error; "" where the name is not in the table, or has
-        nothing of its kind among the known ones.
+        The end of an error: a question and perhaps a sentence. "" if the name is not in the table, or nothing
+        among the known options corresponds to it.
 
     Examples
     --------
@@ -385,26 +387,28 @@ def advice_for(name: str, known: Iterable[str]) -> str:
         return ""
     option = name_here(name, known)
     if option:
-        return f"did you mean {option}? {foreign.note}".rstrip()
+        shown = known[option] if isinstance(known, Mapping) else option
+        note = foreign.note or NOTES.get(option, "")
+        return f"did you mean {shown}? {note}".rstrip()
     if foreign.ours:
         return ""
     return _lowered(foreign.note)
 
 
 def name_here(name: str, known: Iterable[str]) -> str:
-    """Return the name here of another library's option.
+    """Find the option that corresponds to one of another library.
 
     Parameters
     ----------
     name : str
-        As it was given, with hyphens or underscores between its words.
+        The name as it was given, with hyphens or underscores between its words.
     known : iterable of str
-        The names that there are.
+        The names of the options here.
 
     Returns
     -------
     str
-        One of these; "" where the name is not in the table, or none of them is the same.
+        One of these; "" if the name is not in the table, or none of them corresponds to it.
     """
     foreign = _foreign(name)
     if foreign is None:

@@ -1,4 +1,4 @@
-"""The names of models: a folder, a name on the Hub if Hugging Face's cache has it, or `RUN@STEP`.
+"""Find a model by its name: a folder, a name on the Hub if it is in Hugging Face's cache, or `RUN@STEP`.
 
 `RUN@STEP` is a checkpoint that a pre-training run has kept.
 """
@@ -19,28 +19,28 @@ WEIGHTS_FILE = "model.safetensors"
 VOCABULARY_FILE = "vocab.txt"
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-TF_CONFIG_FILE = "bert_config.json"  # as Google calls the first
-MODULES_FILE = "modules.json"  # of a folder of sentence-transformers
+TF_CONFIG_FILE = "bert_config.json"  # Google's name for config.json
+MODULES_FILE = "modules.json"  # marks a folder of sentence-transformers
 CHECKPOINTS = "checkpoints"  # in the folder of a run
 _STEP = re.compile(r"step-(\d+)\.safetensors")
-_SHOWN = 12  # steps in an error
+_SHOWN = 12  # most steps that an error lists
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # such as google-bert/bert-base-uncased
 
 
 class Place(NamedTuple):
-    """The folder and the files of a model."""
+    """Where a model is."""
 
-    folder: Path  # with its vocabulary; it need not be there
-    checkpoint: Path | None = None  # whose weights are meant; None: those of the folder
+    folder: Path  # has the vocabulary; it need not exist
+    checkpoint: Path | None = None  # the file with the weights; None: those in the folder
 
 
 def hub_cache() -> Path:
-    """Return the folder in which Hugging Face's tools keep the models that they have downloaded.
+    """Return the folder in which Hugging Face's tools keep downloaded models.
 
     Returns
     -------
     Path
-        By the environment variables that these tools read; it need not be there.
+        Determined by the same environment variables; it need not exist.
     """
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if folder := os.environ.get(variable):
@@ -52,27 +52,27 @@ def hub_cache() -> Path:
 
 
 def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
-    """Return the folder of a model that is named as on the Hub, if Hugging Face's cache has it.
+    """Find the folder of a model by its name on the Hub, if it is in Hugging Face's cache.
 
-    Nothing is downloaded. The cache has a folder for each model, in it `refs/main`, which names a commit, and
-    `snapshots/COMMIT` with the files. A folder or file of the same name goes before the cache.
+    Nothing is downloaded. The cache has a folder for each model; in it, `refs/main` names a commit, and
+    `snapshots/COMMIT` has the files. A folder or file of the same name takes precedence over the cache.
 
     Parameters
     ----------
     model : str or path
-        Such as "google-bert/bert-base-uncased"; any other name of a model.
+        A name such as "google-bert/bert-base-uncased", or any other name of a model.
     argument : str, default "folder"
-        The argument by which it was given, for the error.
+        The argument that gave it, for the error.
 
     Returns
     -------
     Path
-        The snapshot; the name as a path, where the cache has no such model.
+        The snapshot, or the name as a path if the cache has no such model.
 
     Raises
     ------
     InputError
-        When it is not a path.
+        When the name is not a string or a path.
     """
     path = path_of(model, argument)
     name = os.fspath(model)
@@ -91,9 +91,9 @@ def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
 
 
 def locate(model: str | Path) -> Place:
-    """Return the place of the model that a name stands for; a folder whose name has an @ comes first.
+    """Find the model that a name stands for; a folder whose name contains an @ takes precedence.
 
-    In an older folder of sentence-transformers that is a folder within it.
+    In older folders of sentence-transformers, the model is in a subfolder.
 
     Parameters
     ----------
@@ -103,12 +103,12 @@ def locate(model: str | Path) -> Place:
     Returns
     -------
     Place
-        Without a check that there is a model.
+        Whether there is a model is not checked.
 
     Raises
     ------
     InputError
-        When the run of `RUN@STEP` has kept no such step, or the list of modules of such a folder is damaged.
+        When the run of `RUN@STEP` has not kept that step, or the folder's list of modules is damaged.
     """
     path = path_of(model)
     run, _, step = str(path).rpartition("@")
@@ -127,19 +127,19 @@ def locate(model: str | Path) -> Place:
 
 
 def config_in(folder: Path, is_tensorflow: bool = False) -> Path:
-    """Return the configuration of the model in a folder.
+    """Return the path of the configuration of the model in a folder.
 
     Parameters
     ----------
     folder : path
         The folder.
     is_tensorflow : bool, default False
-        Whether its weights are Google's, whose own configuration goes before Hugging Face's.
+        The weights are Google's, whose own configuration takes precedence over Hugging Face's.
 
     Returns
     -------
     path
-        The first that there is; the one that goes first where there is neither.
+        The first that exists; the preferred one if neither does.
     """
     names = [CONFIG_FILE, TF_CONFIG_FILE]
     if is_tensorflow:
@@ -154,12 +154,12 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
     Parameters
     ----------
     folder : Path
-        That may be one.
+        The folder.
 
     Returns
     -------
     list of dict
-        Objects with `type` and `path`, the BERT first; [] where the folder has no such list.
+        Objects with `type` and `path`, the BERT first; [] if the folder has no such list.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def _encoder_folder(folder: Path) -> Path:
-    """Return the folder of the BERT: this one or, in old ones of sentence-transformers, one inside it."""
+    """Return the folder of the BERT: this folder or, in old sentence-transformers, a subfolder."""
     modules = modules_in(folder)
     if not modules:
         return folder
@@ -196,7 +196,7 @@ def _encoder_folder(folder: Path) -> Path:
 
 
 def folder_of(model: str | Path) -> Path:
-    """Return the folder with a model's vocabulary.
+    """Return the folder that has a model's vocabulary.
 
     Parameters
     ----------
@@ -214,12 +214,12 @@ def folder_of(model: str | Path) -> Path:
 
 
 def kept_steps(folder: str | Path) -> list[tuple[int, Path]]:
-    """List the checkpoints in a folder, in order, without one that is being written.
+    """List the finished checkpoints in a folder, in order of their steps.
 
     Parameters
     ----------
     folder : str or path
-        The folder of checkpoints of a run; it need not be there.
+        The folder of a run's checkpoints; it need not exist.
 
     Returns
     -------
@@ -236,40 +236,40 @@ def step_of(checkpoint: Path) -> int | None:
     Parameters
     ----------
     checkpoint : Path
-        Such as step-100.safetensors.
+        A file such as step-100.safetensors.
 
     Returns
     -------
     int or None
-        None where the name has none.
+        None if the name has no step.
     """
     named = _STEP.fullmatch(checkpoint.name)
     return int(named[1]) if named else None
 
 
 def no_such_model(model: str | Path) -> MissingFile:
-    """Return the error of a name that is not a folder, perhaps that of a model on Hugging Face's hub.
+    """Return the error for a model's name that is not a folder; it may be a name on Hugging Face's hub.
 
     Parameters
     ----------
     model : str or path
-        As it was given.
+        The name as it was given.
 
     Returns
     -------
     MissingFile
-        For the caller to raise; it says how to fetch what may be on the hub.
+        For the caller to raise. It says how to fetch a model that may be on the hub.
     """
     path = Path(model)
-    if path.is_relative_to(Path.cwd()):  # options have whole paths; the Hub's names are short ones
+    if path.is_relative_to(Path.cwd()):  # options hold absolute paths; names on the Hub are short
         path = path.relative_to(Path.cwd())
     name = str(path)
     is_file = path.is_file()
     there = f"There is no folder {name!r}, and minibert downloads nothing"
     if is_file:
         there = f"{name!r} is a file"
-    may_be_theirs = _HUB_NAME.fullmatch(name) and not is_file
-    if may_be_theirs and not ("/" in name and Path(name).parent.is_dir()):
+    may_be_on_hub = _HUB_NAME.fullmatch(name) and not is_file
+    if may_be_on_hub and not ("/" in name and Path(name).parent.is_dir()):
         fetch = f"download it into Hugging Face's cache first: hf download {name}"
         return MissingFile(f"{there}; if it is a model on the Hugging Face Hub, {fetch}.")
     return MissingFile(f"{there}; give the folder of a run, or of a BERT of Hugging Face's or Google's.")

@@ -160,7 +160,14 @@ def create(
         have their own; when the task's tables do not have such columns.
     """
     if name not in TASKS:
-        advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
+        word = name.lower()
+        versions = [task for task in TASKS if task.startswith(word)][:3] if word else []
+        official = [task for task in TASKS if task not in CUSTOM_TABLES]
+        all_tasks = f"for a table of your own give {', '.join(CUSTOM_TABLES)}; "
+        all_tasks += f"for official files there are {', '.join(official)}."
+        advice = did_you_mean(word, TASKS.keys(), all_tasks, n=3, cutoff=0.7)
+        if versions:
+            advice = f"did you mean {' or '.join(versions)}?"
         raise InputError(f"task={name!r} is not known; {advice}", task=name)
     if columns and name not in CUSTOM_TABLES:
         columns = dict(columns)

@@ -277,6 +277,7 @@ def test_the_protocol_of_scikit_learn(model):
     assert seed_of(np.random.default_rng(3)) == seed_of(np.random.default_rng(3))
 
 
+@pytest.mark.thorough
 def test_ctrl_c_keeps_what_was_learnt_and_fit_goes_on(model, fitted, monkeypatch):
     stopped = minibert.TextClassifier(model, **FAST)
 
@@ -552,6 +553,7 @@ def test_labels_are_those_of_fit_that_they_are_equal_to(model, kind, given, equa
     assert estimator.evaluate(FEW, alternating(*given)) == estimator.evaluate(FEW, alternating(*equal))
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 def test_labels_with_blanks_at_their_ends_come_back(model, tmp_path):
     y = alternating(" good", "bad")
@@ -625,6 +627,7 @@ def test_columns_of_a_matrix_that_no_row_has_are_classes(model, tmp_path):
     assert (of_table.predict_proba(FEW) == several.predict_proba(FEW)).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 def test_y_is_read_from_generators_and_from_tables_of_one_column(model):
     y = alternating("x", "y")
@@ -918,6 +921,7 @@ def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
         minibert.TextRegressor(model, **STEP).fit(pairs, range(12))
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 def test_reports_of_classes_show_a_bag_of_words(model, tmp_path):
     out = tmp_path / "run"

@@ -78,6 +78,7 @@ def test_estimators_answer_a_foreign_name_with_theirs(name, ours):
         (minibert.pretrain, "lr", "learning_rate"),
         (minibert.pretrain, "max_steps", "steps"),
         (minibert.pretrain, "num_train_epochs", "minutes"),
+        (minibert.pretrain, "epochs", "minutes"),
         (minibert.pretrain, "max_seq_length", "seq_length"),
         (minibert.pretrain, "mlm_probability", "masked_lm_prob"),
         (minibert.pretrain, "hidden_size", "size"),
@@ -99,7 +100,7 @@ def test_a_configuration_file_is_answered_alike(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text('{"num_train_epochs": 3}')
     with pytest.raises(
-        InputError, match="'num_train_epochs' is not an option of this command; did you mean epochs"
+        InputError, match="'num_train_epochs' is not an option of this command; did you mean 'epochs'"
     ):
         minibert.api.runs.FinetuneOptions.configured(path, {})
 

@@ -51,7 +51,7 @@ def test_missing_and_damaged_files_are_different_errors(tmp_path):
     [
         ("", "can't be read as JSON (Expecting value: line 1 column 1 (char 0))"),
         (b'{"a": "\xff"}', "can't be read as JSON ('utf-8' codec can't decode byte 0xff"),
-        ('{"a": 1, "b": {"c": 1, "c": 2}}', "can't be read as JSON (the key 'c' stands in an object twice)"),
+        ('{"a": 1, "b": {"c": 1, "c": 2}}', "can't be read as JSON (the key 'c' occurs twice in an object)"),
         ('{"a": %s}' % ("9" * 5_000), "can't be read as JSON (a number has 5,000 digits)"),
         (
             '{"a": -%s}' % ("9" * MOST_DIGITS),

@@ -167,7 +167,7 @@ KEPT = {
 }
 
 
-@pytest.mark.representatives(case="json lines")
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", KEPT)
 def test_what_is_kept_of_a_small_compressed_file_is_bounded(case, tmp_path):
     read, name, *content = KEPT[case]

@@ -319,6 +319,7 @@ def test_only_a_whole_argument_names_a_file(run, capsys, monkeypatch, tmp_path):
         assert cli.main(["classify", "--model", str(run), text, "--engine", "numpy"]) == 0
 
 
+@pytest.mark.thorough
 def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
     rows = [(text, text, float(label)) for text, label in reviews(120, 8)]
     write_table(tmp_path / "data" / "train.tsv", ("text", "other", "score"), rows)

@@ -34,7 +34,7 @@ def raw(path):
     return [block for block in blocks if block and block[0][0] != "-DOCSTART-"]
 
 
-@pytest.mark.representatives(name="eng.testa")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name, sentences, words, entities, documents",
     [
@@ -63,6 +63,7 @@ def test_real_files_have_their_counts_and_become_iob1_again(name, sentences, wor
     assert odd == ODD.get(name, [])
 
 
+@pytest.mark.thorough
 def test_real_entities_by_type():
     found = ner.read(real_data("ner/eng.train"))
     counts = Counter(tag for sentence in found for tag in sentence.tags if tag[0] == "B")

@@ -201,6 +201,7 @@ def test_the_report_reads_like_a_report(run):
         assert str(Path(options[name]).parent) not in page and Path(options[name]).name in page
 
 
+@pytest.mark.thorough
 def test_the_best_epoch_is_kept(model, sst2, tmp_path, monkeypatch):
     said, weights = (
         iter([0.5, 0.9, 0.9, 0.7, 0.6, 0.6, 0.6]),
@@ -248,6 +249,7 @@ def test_rates_rise_and_fall_over_the_whole_run(model, sst2, tmp_path):
     )
 
 
+@pytest.mark.thorough
 def test_micro_batches_give_the_same_run(model, sst2, tmp_path):
     for accumulate in (1, 3):
         options = small_options(model, sst2, max_steps=5, accumulate=accumulate, dtype="float64")

@@ -167,6 +167,7 @@ def test_an_error_of_ours_leaves_nothing_behind_either(documents, tmp_path, monk
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_a_run_on_texts_goes_on_without_them(documents, tmp_path):
     run = minibert.pretrain(documents, **SMALL, out=tmp_path / "run")
     longer = minibert.pretrain(out=run.folder, resume=True, steps=3, show=False)
@@ -177,7 +178,7 @@ def test_a_run_on_texts_goes_on_without_them(documents, tmp_path):
         minibert.pretrain([*documents, "One more text."], out=run.folder, resume=True, show=False)
 
 
-@pytest.mark.representatives(during="writing shards")
+@pytest.mark.thorough
 @pytest.mark.parametrize("during", ["counting words", "writing shards"])
 def test_texts_are_kept_when_their_preparation_is_interrupted(documents, tmp_path, monkeypatch, during):
     whole = minibert.pretrain(documents, **SMALL, out=tmp_path / "whole")

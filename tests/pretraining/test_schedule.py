@@ -221,6 +221,7 @@ def test_a_long_run_is_rehearsed_no_longer_than_a_short_one(corpus, tmp_path, mo
         assert said[:2] == [f"Measuring the speed at lengths of {part}" for part in parts]
 
 
+@pytest.mark.thorough
 def test_what_the_speed_decided_is_stored_and_gone_on_with(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "seconds_per_step", lambda task, *_: task.options.tokens_per_step / 1e5)
     monkeypatch.setattr(
@@ -408,7 +409,7 @@ def test_a_new_head_is_announced_and_begins_at_the_log_unigram(headless, run, co
     np.testing.assert_array_equal(state.params["embeddings.word"], load_hf(run)[1]["embeddings.word"])
 
 
-@pytest.mark.representatives(source="run")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("source", "given", "rate"),
     [

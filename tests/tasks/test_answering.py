@@ -451,6 +451,7 @@ def toy_questions(seed, count):
     return [q._replace(answers=(q.answers[0]._replace(text=q.answers[0].text[:-1]),)) for q in found]
 
 
+@pytest.mark.thorough
 def test_a_tiny_model_learns_to_answer():
     config = BertConfig(
         vocab_size=TOKENIZER.vocab_size,
