@@ -29,7 +29,8 @@ class OtherOptions(InputError):
         values = {name: wanted for name, (wanted, _) in differing.items()}
         parts = []
         for name, (wanted, stored) in differing.items():
-            parts.append(f"{name}={wanted!r} (the run has {stored!r})")
+            shown = "none" if stored == () else repr(stored)
+            parts.append(f"{name}={wanted!r} (the run has {shown})")
         which = "that" if len(differing) == 1 else "them"
         advice = f"leave {which} out, or start a new run in another folder."
         super().__init__(f"The run cannot be resumed with {', '.join(parts)}; {advice}", **values)

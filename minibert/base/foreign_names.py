@@ -2,11 +2,15 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, ParamSpec, TypeVar
+import os
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from minibert.core.errors import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kind = TypeVar("Kind")
 
 
 class Foreign(NamedTuple):
@@ -188,49 +192,72 @@ FOREIGN_ARGUMENTS = {
 }
 
 
-def answering_unknown(
-    function: Callable[P, R],
+# Attributes that objects have elsewhere, by the class here.
+FOREIGN_ATTRIBUTES = {
+    "Bert": {
+        **dict.fromkeys(
+            ("to", "cuda", "cpu", "half"),
+            'An engine and a dtype are chosen when a model is loaded: minibert.load(folder, engine="jax").',
+        ),
+        **dict.fromkeys(("eval", "train"), "A Bert never applies dropout, so leave the call out."),
+        **dict.fromkeys(("forward", "embed", "get_sentence_embedding"), "Use encode(texts)."),
+        **dict.fromkeys(
+            ("predict", "fit"), "Use minibert.TextClassifier(folder), which learns to predict with fit."
+        ),
+        "save": "Use save_pretrained(folder).",
+        **dict.fromkeys(("parameters", "named_parameters", "state_dict"), "The arrays are in `params`."),
+    },
+    "Encoded": {
+        "last_hidden_state": "Use hidden_states[-1].",
+        "pooler_output": "Use pooled.",
+        **dict.fromkeys(
+            ("numpy", "cpu", "detach", "tolist"),
+            "An Encoded holds arrays of NumPy, such as hidden_states[-1] and vectors().",
+        ),
+    },
+    "TextEncoder": {
+        **dict.fromkeys(("encode", "predict", "embed"), "Use transform(texts)."),
+        "save": "An encoder learns nothing, so keep the folder of its model.",
+    },
+}
+# Arguments that methods of estimators have elsewhere, and that are not options here.
+METHOD_ARGUMENTS = {
+    **dict.fromkeys(("validation_data", "eval_set", "eval_dataset"), "fit takes dev=(X_dev, y_dev)."),
+    "sample_weight": "rows have no weights, so leave it out.",
+}
+
+
+def refuse_unknown(
+    given: Iterable[str],
+    known: Container[str],
     name: str,
     advise: Callable[[str], str],
-) -> Callable[P, R]:
-    """Make a function answer an unknown argument with advice.
+) -> None:
+    """Refuse the first argument that a function does not have, with advice.
 
     Parameters
     ----------
-    function : callable
-        Any function, or the `__init__` of a class.
+    given : iterable of str
+        The names of the arguments of a call.
+    known : container of str
+        Those that the function has.
     name : str
-        The name by which callers know it, for the error.
+        What the caller knows the function by, for the error.
     advise : callable
-        Returns what to do instead, for the argument's name; "": Python's own error is raised.
-
-    Returns
-    -------
-    callable
-        The same function, with the same signature.
+        Given the name of an argument, returns what to do instead; "" leaves the error to Python.
 
     Raises
     ------
     TypeError
-        Raised by the returned function for the first unknown argument, with the advice.
+        As Python does, but with the advice.
     """
-    known = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except TypeError:
-            for unknown in kwargs:
-                if unknown not in known and (advice := advise(unknown)):
-                    raise TypeError(f"{name}() has no argument {unknown!r}; {advice}") from None
-            raise
-
-    return call
+    for argument in given:
+        if argument not in known and (advice := advise(argument)):
+            raise TypeError(f"{name}() has no argument {argument!r}; {advice}")
 
 
 def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function answer the arguments that other libraries have with what to do instead.
+    """Let a function explain what to do in place of an argument that other libraries have.
 
     Parameters
     ----------
@@ -240,16 +267,98 @@ def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
     Returns
     -------
     function
-        As `answering_unknown` returns it.
+        The same with the same signature; it raises TypeError, as `refuse_unknown` does.
     """
     name = function.__qualname__
+    known = inspect.signature(function).parameters
     remedies = FOREIGN_ARGUMENTS[name]
 
-    def advise(unknown: str) -> str:
-        remedy = remedies.get(unknown, "")
-        return remedy[:1].lower() + remedy[1:]
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_unknown(kwargs, known, name, lambda argument: _lowered(remedies.get(argument, "")))
+        return function(*args, **kwargs)
 
-    return answering_unknown(function, name, advise)
+    return call
+
+
+def answers_foreign_attributes(kind: type[Kind]) -> type[Kind]:
+    """Let objects of a class explain what to use in place of an attribute that other libraries have.
+
+    This sets `__getattr__`, which type checkers don't see, so that they still refuse unknown attributes.
+
+    Parameters
+    ----------
+    kind : type
+        A class with a row in FOREIGN_ATTRIBUTES, by its name.
+
+    Returns
+    -------
+    type
+        The same class.
+    """
+
+    def refuse(self: Kind, name: str) -> Any:
+        message = f"{kind.__name__!r} object has no attribute {name!r}"
+        if advice := attribute_advice(kind.__name__, name):
+            message = f"{message}; {advice}"
+        raise AttributeError(message, name=name, obj=self)
+
+    type.__setattr__(kind, "__getattr__", refuse)
+    return kind
+
+
+def attribute_advice(kind: str, name: str) -> str:
+    """Say what to use in place of an attribute that objects of a class have in other libraries.
+
+    Parameters
+    ----------
+    kind : str
+        The name of a class with a row in FOREIGN_ATTRIBUTES.
+    name : str
+        The name of the attribute.
+
+    Returns
+    -------
+    str
+        The end of a sentence; "" if the name is not in the table.
+    """
+    return _lowered(FOREIGN_ATTRIBUTES[kind].get(name, ""))
+
+
+def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Let a class that is called with nothing but a path name the function that loads folders.
+
+    Parameters
+    ----------
+    loader : str
+        The name of that function, such as "minibert.load".
+
+    Returns
+    -------
+    function
+        A decorator for a class.
+    """
+
+    def decorate(kind: type[Kind]) -> type[Kind]:
+        initialise = vars(kind)["__init__"]
+
+        @functools.wraps(initialise)
+        def checked(self: Kind, *args: Any, **kwargs: Any) -> None:
+            if len(args) == 1 and not kwargs and isinstance(args[0], str | os.PathLike):
+                folder = os.fspath(args[0])
+                call = f"{kind.__name__}({folder!r})"
+                raise InputError(f"{call} does not read a folder; use {loader}({folder!r}).")
+            initialise(self, *args, **kwargs)
+
+        type.__setattr__(kind, "__init__", checked)
+        return kind
+
+    return decorate
+
+
+def _lowered(sentence: str) -> str:
+    """Return a sentence as it continues another after a semicolon."""
+    return sentence[:1].lower() + sentence[1:]
 
 
 def advice_for(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
@@ -283,7 +392,7 @@ def advice_for(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
         return f"did you mean {shown}? {note}".rstrip()
     if foreign.ours:
         return ""
-    return foreign.note[:1].lower() + foreign.note[1:]
+    return _lowered(foreign.note)
 
 
 def name_here(name: str, known: Iterable[str]) -> str:

@@ -50,7 +50,8 @@ def one_of(names: tuple[str, ...]) -> Rules:
     -------
     Rules
     """
-    return ((f"one of {', '.join(names)}", lambda x: x in names),)
+    what = f"one of {', '.join(names)}" if len(names) > 1 else repr(names[0])
+    return ((what, lambda x: x in names),)
 
 
 def either(names: Sequence[str]) -> str:

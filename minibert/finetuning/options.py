@@ -360,7 +360,8 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         if twice:
             raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
         weights = self.class_weights
-        if isinstance(weights, dict):
+        if weights is not None and not isinstance(weights, str):
+            _require_weights(weights)
             text = ",".join(f"{name}={weight}" for name, weight in weights.items())
             object.__setattr__(self, "class_weights", text)
         for name in SWEPT:
@@ -497,6 +498,24 @@ def _are_weights(text: str) -> bool:
     if text == BALANCED:
         return True
     return all(0 < weight < math.inf for weight in weights_by_name(text).values())
+
+
+def _require_weights(weights: Any) -> None:
+    """Raise InputError for weights that Python gives in another form than a dictionary of numbers."""
+    is_valid = isinstance(weights, dict) and len(weights) > 0
+    if is_valid:
+        is_valid = all(_is_weight(weight) for weight in weights.values())
+    if not is_valid:
+        advice = "give 'balanced', or a number above 0 for each class, such as {'spam': 5}."
+        raise InputError(f"class_weights={weights!r} is not valid; {advice}", class_weights=weights)
+
+
+def _is_weight(value: Any) -> bool:
+    """Return whether a value is a finite number above 0."""
+    try:
+        return 0 < float(value) < math.inf
+    except (TypeError, ValueError):
+        return False
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

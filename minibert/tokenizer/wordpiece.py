@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
-from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.foreign_names import answers_foreign_arguments, loaded_by
 from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
@@ -56,6 +56,7 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
     return rules
 
 
+@loaded_by("minibert.Tokenizer.from_pretrained")
 class Tokenizer(FamiliarNames):
     """Turn text into WordPiece ids and back.
 
@@ -613,7 +614,8 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
     kinds = set(map(type, texts))
     if not all(issubclass(text_kind, kind) for text_kind in kinds):
         number = next(i for i, text in enumerate(texts) if not isinstance(text, kind))
-        what = f"{name}[{number}]={short(texts[number])} is {type(texts[number]).__name__}"
+        noun = "Text" if name == "texts" else "Second text"
+        what = f"{noun} {number:,} is {short(texts[number])}, of type {type(texts[number]).__name__}"
         raise InputError(f"{what}; give texts that are all str or all bytes.")
     return texts, kind
 

@@ -311,7 +311,7 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
     assert loaded.out is None and loaded.fit(FEW, alternating("x", "y")).classes_.tolist() == ["x", "y"]
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(InputError, match="out='' names no folder; give one, or leave it out"):
+    with pytest.raises(InputError, match="out='' is empty; give the name of a folder, or leave it out"):
         minibert.TextClassifier(model, **STEP, out="").fit(FEW, alternating("x", "y"))
     pretrained = tmp_path / "pretrained"
     pretrained.mkdir()
@@ -342,17 +342,22 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
         (
             ["a", "the"],
             [0, 0.5],
-            "Row 1 of y is continuous and so not a class; a TextRegressor learns numbers .0.5.",
+            "^Row 1 of y, 0.5, is continuous and not a class; TextRegressor learns numbers.$",
         ),
         (["a", "the"], [0, "x"], "y has 0 in row 0 and 'x' in row 1; give labels of one type"),
-        (["a", "the"], [["x"], ["y"]], "Row 0 of y is not a single string, number or bool .*'x'"),
+        (
+            ["a", "the"],
+            [["x"], ["y"]],
+            "^y is a matrix of one column; give its values alone, np.ravel.y.[.]$",
+        ),
+        (["a", "the"], [["x"], "y"], "Row 0 of y is not a string, a whole number or a bool .*'x'"),
         (["a", "the"], ["x", " "], "Row 1 of y is empty"),
         (["a", " "], ["x", "y"], "Row 1 of X is empty; give a text with words in it"),
         (["a", None], ["x", "y"], "Row 1 of X is missing .None.; leave the row out, or fill it"),
         (["a", 3.5], ["x", "y"], "Row 1 of X is 3.5, of type float; give strings"),
-        ([("a", "b"), "c"], ["x", "y"], "X mixes texts and pairs of texts .row 1.; give all or none"),
+        ([("a", "b"), "c"], ["x", "y"], "X mixes texts and pairs of texts .row 1.; give every row a second"),
         ([("a", "b", "c")] * 2, ["x", "y"], "Row 0 of X has 3 parts; give a text, or a pair"),
-        ([("a", None)] * 2, ["x", "y"], "Row 0 of X is missing .None."),
+        ([("a", None)] * 2, ["x", "y"], "^The second text in row 0 of X is missing .None."),
         ("a text", ["x"], "X='a text' is one text; give a list of them"),
         (7, ["x"], "X=7 is not a list"),
         ([], [], "X has no row; give at least one text"),
@@ -395,7 +400,7 @@ def test_tables_that_mean_two_things_or_nothing_yet_are_refused(model):
     sparse = SimpleNamespace(toarray=lambda: np.eye(2))
     for X, y, message in (
         (twice, ["x", "y"], "The table has two columns named 'text'; rename one"),
-        (lazy, ["x", "y"], "The table is a lazy one; give what its collect.. returns"),
+        (lazy, ["x", "y"], "The table is lazy; give what its collect.. returns"),
         (sparse, ["x", "y"], "X is a sparse matrix; give texts"),
         (["a", "the"], sparse, r"y is a sparse matrix; give y.toarray\(\)"),
     ):
@@ -426,7 +431,7 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
         (minibert.TextRegressor, ["a", "the"], [1, float("inf")], "Row 1 of y is not a finite number"),
         (minibert.TextRegressor, ["a", "the"], [1, 10**400], "Row 1 of y is not a finite number"),
         (minibert.TokenTagger, ["a b"], [["O"]], "Row 0 of X is 'a b'; give a list of words"),
-        (minibert.TokenTagger, [["a", "b"]], [["O"]], "Row 0 has 2 words and 1 tags; give every word one"),
+        (minibert.TokenTagger, [["a", "b"]], [["O"]], "Row 0 has 2 words and 1 tag; give every word one"),
         (minibert.TokenTagger, [["a"]], ["O"], "Row 0 of y is 'O'; give a list of tags"),
         (minibert.TokenTagger, [], [], "X has no row; give at least one sentence"),
         (minibert.QuestionAnswerer, ["a"], ["b"], "Row 0 of X is one text; give pairs of question and"),
@@ -474,7 +479,7 @@ def test_columns_of_a_table_are_known_to_the_commands(model, tmp_path):
 def test_a_label_of_dev_alone_is_refused_with_its_row(model):
     with pytest.raises(InputError, match="dev: Row 1 of y has the label '7', which no training row has"):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=(["a", "the"], ["1", "7"]))
-    with pytest.raises(InputError, match="dev is not X and y; give a tuple of the two"):
+    with pytest.raises(InputError, match="dev is not a tuple of X and y; give dev="):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=["a"])
 
 
@@ -485,9 +490,13 @@ def test_a_classifier_of_a_custom_loop_is_saved_for_the_commands(fitted, tmp_pat
     said = classify(tmp_path, OTHERS, engine="numpy")
     chances = [list(one["probabilities"].values()) for one in said]
     assert np.allclose(chances, fitted.predict_proba(OTHERS), atol=1e-5)
-    with pytest.raises(InputError, match="'classify' of 2 outputs, not one for each of 2 classes"):
+    with pytest.raises(
+        InputError, match="'classify' with 2 outputs, and the 2 classes need one of kind 'mult"
+    ):
         minibert.MultilabelClassifier.of(params, tokenizer, ["0", "1"])
-    with pytest.raises(InputError, match="'classify' of 2 outputs, not one for each of 3 classes"):
+    with pytest.raises(
+        InputError, match="with 2 outputs, and the 3 classes need one of kind 'classify' with 3; "
+    ):
         minibert.TextClassifier.of(params, tokenizer, ["a", "b", "c"])
     minibert.TextClassifier.of(params, tokenizer, ["0", "1"]).save(tmp_path / "short")
     assert minibert.load(tmp_path / "short").model_.max_length == min(128, params.config.P)
@@ -570,32 +579,29 @@ def test_labels_with_blanks_at_their_ends_come_back(model, tmp_path):
         ("TextClassifier", [1] * 6 + [1.0] * 6, "y has 1 in row 0 and 1.0 in row 6; give labels of one type"),
         ("TextClassifier", alternating(True, 0), "y has True in row 0 and 0 in row 1"),
         ("MultilabelClassifier", [["a"], [], ["b", 3]] * 4, "y has 'a' in row 0 and 3 in row 2"),
-        (
-            "TextClassifier",
-            alternating(b"a", b"b"),
-            "Row 0 of y is not a single string, number or bool .b'a'.",
-        ),
-        ("TextClassifier", alternating(1j, 2j), "Row 0 of y is not a single string, number or bool .1j."),
+        ("TextClassifier", alternating(b"a", b"b"), "Row 0 of y is not a string, a whole .* bool .b'a'."),
+        ("TextClassifier", alternating(1j, 2j), "Row 0 of y is not a string, a whole number or a bool .1j."),
         (
             "TextClassifier",
             np.array(["2020-01-01"] * 12, "datetime64[D]"),
-            "Row 0 of y is not a single string, .*date",
+            "Row 0 of y is not a string, .*date",
         ),
-        (
-            "MultilabelClassifier",
-            [["a"], ["b", b"c"]] * 6,
-            "Row 1 of y has a label that is not a single string",
-        ),
+        ("MultilabelClassifier", [["a"], ["b", b"c"]] * 6, "Row 1 of y has a label that is not a string"),
+        ("MultilabelClassifier", [["a"], ["b", 0.5]] * 6, "Row 1 of y has a label that is not a string"),
         ("MultilabelClassifier", [["a"], [None]] * 6, "Row 1 of y has a label that is missing"),
-        ("MultilabelClassifier", [["a", "a"], ["b"]] * 6, "^Row 0 of y names the label 'a' more than"),
-        ("MultilabelClassifier", [[1, 1], [2]] * 6, "^Row 0 of y names the label '1' more than once"),
+        ("MultilabelClassifier", [["a", "a"], ["b"]] * 6, "^Row 0 of y has the label 'a' more than"),
+        ("MultilabelClassifier", [[1, 1], [2]] * 6, "^Row 0 of y has the label '1' more than once"),
         (
             "MultilabelClassifier",
             [["b"], ["a|b"]] * 6,
-            r"^Row 1 of y is \['a\|b'\], which holds .* not a name",
+            r"^Row 1 of y is \['a\|b'\], where a label contains \|, which separates labels in files; give",
         ),
         ("TextClassifier", [np.float32(1), np.float32("nan")] * 6, "Row 1 of y is missing .nan."),
-        ("TextClassifier", [np.float32(1), np.float32(1.5)] * 6, "Row 1 of y is continuous"),
+        (
+            "TextClassifier",
+            [np.float32(1), np.float32(1.5)] * 6,
+            "Row 1 of y, 1.5, is continuous and not a class",
+        ),
         ("TokenTagger", [["O"], [np.float32("nan")]] * 6, "Row 1 of y is .*nan.*; give a list of tags"),
         ("TextClassifier", {"a": [1] * 12, "b": [2] * 12}, "y is a table with the columns a, b; give one"),
         ("TextClassifier", {"a": ["x"] * 11}, "X has 12 rows and y 11"),
@@ -644,7 +650,7 @@ def test_a_folder_of_something_else_stays_as_it_is(model, tmp_path):
     (mine / "examples" / "train.jsonl").write_text("mine")
     before = contents(mine)
     with pytest.raises(
-        InputError, match="examples is of no run of fine-tuning; remove it, or choose another"
+        InputError, match="examples does not belong to a fine-tuning run; remove it, or choose another"
     ):
         minibert.TextClassifier(model, **STEP, out=mine).fit(FEW, y)
     assert contents(mine) == before
@@ -716,7 +722,7 @@ def test_a_model_that_answers_something_else_is_not_loaded(fitted, tmp_path):
     fitted.save(tmp_path)
     for kind in ("MultilabelClassifier", "TextRegressor", "TokenTagger", "QuestionAnswerer"):
         with pytest.raises(
-            InputError, match=f"fine-tuned for classify, which a {kind} does not answer; use minibert"
+            InputError, match=f"fine-tuned for classify, which is not a task of {kind}; use minibert"
         ):
             getattr(minibert, kind).load(tmp_path)
     assert minibert.TextClassifier.load(tmp_path, "numpy").classes_.tolist() == ["0", "1"]
@@ -780,7 +786,7 @@ def test_a_run_of_the_command_is_loaded_with_its_columns_and_seed(model, tmp_pat
     with pytest.raises(InputError, match="was trained on single texts"):
         loaded.predict([("a", "the")])
     assert minibert.show(loaded).title == "TextClassifier"
-    with pytest.raises(InputError, match="A TextEncoder can't be shown; give a folder, a Run, a Bert or an"):
+    with pytest.raises(InputError, match="^model=TextEncoder.* can't be shown; give a folder, a Run, a Bert"):
         minibert.show(minibert.TextEncoder(model))
 
 
@@ -808,7 +814,7 @@ def test_words_of_a_table_with_one_column_need_no_name(model):
 
 
 def test_columns_of_other_lengths_and_seeds_that_are_none_are_refused():
-    with pytest.raises(InputError, match="The table has 2 texts and 1 of second='b'; give each text one"):
+    with pytest.raises(InputError, match="The table has 2 texts and 1 in second='b'; give each text one"):
         text_pairs({"a": ["x", "y"], "b": ["z"]}, "a", "b")
     for state in ("abc", 1.5, -1, random.Random(0)):
         with pytest.raises(InputError, match="random_state=.* is not a seed; give a whole number, 0 or more"):
@@ -993,7 +999,7 @@ def test_entities_are_listed_in_their_scheme(model, tmp_path, letters, capsys):
 @pytest.mark.parametrize("y", [None, "label"])
 def test_the_column_to_learn_is_not_read_as_a_text(model, role, y):
     table = {"text": FEW, "label": alternating("x", "y")}
-    with pytest.raises(InputError, match=f"^{role}='label' is the column that is to be learnt; name another"):
+    with pytest.raises(InputError, match=f"^{role}='label' is the column of the labels; name another"):
         minibert.TextClassifier(model, **STEP, **{role: "label"}).fit(table, y)
 
 

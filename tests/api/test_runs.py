@@ -66,7 +66,7 @@ def test_interrupted_call_says_how_it_goes_on(tmp_path, capsys):
     more = SMALL | {"out": out, "steps": 6, "show": True}
     with pytest.raises(KeyboardInterrupt) as stopped:
         minibert.pretrain(corpus, on_log=interrupting(3), **more)
-    said = f"Stopped and saved in {out}; minibert.pretrain(out={str(out)!r}, resume=True) goes on."
+    said = f"Stopped and saved in {out}; minibert.pretrain(out={str(out)!r}, resume=True) resumes it."
     assert str(stopped.value) == said
     assert "minibert pretrain" not in capsys.readouterr().err  # no command in answer to a call
     assert minibert.pretrain(corpus, resume=True, **more).report["steps"] == 6

@@ -222,7 +222,7 @@ def test_scores_do_not_depend_on_what_is_computed_together(model, left_to_right,
         with monkeypatch.context() as small:
             small.setattr(gaps, "BATCH_TOKENS", 1)
             small.setattr(scoring, "TEXTS_AT_ONCE", 1)
-            small.setattr(gaps, "LOGITS", 1)
+            small.setattr(gaps, "MAX_LOGITS", 1)
             parts = [score.log_probabilities for score in score_texts(one, TEXTS)]
         np.testing.assert_allclose(np.concatenate(parts), np.concatenate(whole), atol=1e-10)
 

@@ -1,5 +1,6 @@
 """Names of options as other libraries have them: answered with ours, which exist."""
 
+import copy
 import importlib.util
 import inspect
 import re
@@ -12,7 +13,13 @@ import minibert
 from minibert.api.runs import FinetuneCall, PretrainCall
 from minibert.ask.inference import Encoded
 from minibert.base.errors import InputError
-from minibert.base.foreign_names import FOREIGN_ARGUMENTS, FOREIGN_NAMES, advice_for
+from minibert.base.foreign_names import (
+    FOREIGN_ARGUMENTS,
+    FOREIGN_ATTRIBUTES,
+    FOREIGN_NAMES,
+    METHOD_ARGUMENTS,
+    advice_for,
+)
 
 FINETUNE = {field.name for field in fields(FinetuneCall)}
 PRETRAIN = {field.name for field in fields(PretrainCall)}
@@ -127,6 +134,53 @@ def test_calls_answer_arguments_of_other_libraries(call, name):
         if "overrides" in known:
             known = inspect.signature(minibert.Tokenizer).parameters
         assert meant[1] in known
+
+
+OBJECTS = {"Bert": minibert.Bert, "Encoded": Encoded, "TextEncoder": minibert.TextEncoder}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, names in FOREIGN_ATTRIBUTES.items() for name in names]
+)
+def test_objects_answer_attributes_of_other_libraries(kind, name):
+    assert not hasattr(OBJECTS[kind], name)
+    empty = OBJECTS[kind].__new__(OBJECTS[kind])
+    with pytest.raises(AttributeError) as refused:
+        getattr(empty, name)
+    remedy = FOREIGN_ATTRIBUTES[kind][name]
+    advice = remedy[0].lower() + remedy[1:]
+    assert str(refused.value) == f"{kind!r} object has no attribute {name!r}; {advice}"
+    for used in re.findall(r"\b(\w+)\(", remedy.replace("minibert.", "")):
+        assert hasattr(OBJECTS[kind], used) or hasattr(minibert, used), used
+
+
+def test_a_missing_attribute_is_what_python_says_and_objects_can_be_copied():
+    empty = Encoded.__new__(Encoded)
+    with pytest.raises(AttributeError, match="^'Encoded' object has no attribute 'xyzzy'$"):
+        empty.xyzzy  # noqa: B018
+    assert not hasattr(empty, "xyzzy") and getattr(empty, "last_hidden_state", 3) == 3
+    assert isinstance(copy.copy(empty), Encoded)
+
+
+@pytest.mark.parametrize(
+    ("method", "argument", "advice"),
+    [
+        ("fit", "epochs", "give it to TextClassifier(...)."),
+        ("fit", "num_train_epochs", "give epochs to TextClassifier(...)."),
+        ("fit", "batch_size", "give it to TextClassifier(...)."),
+        ("fit", "xyzzy", "leave it out."),
+        ("predict", "batch_size", "texts are computed some thousand tokens at a time, so leave it out."),
+        ("predict_proba", "verbose", "give it to TextClassifier(...)."),
+        ("score", "sample_weight", METHOD_ARGUMENTS["sample_weight"]),
+        ("evaluate", "yy", "did you mean y?"),
+        ("explain", "answr", "did you mean answer?"),
+    ],
+)
+def test_methods_of_estimators_say_where_an_argument_belongs(method, argument, advice):
+    classifier = minibert.TextClassifier("nowhere")
+    with pytest.raises(TypeError) as refused:
+        getattr(classifier, method)(["a film"], **{argument: 3})
+    assert str(refused.value) == f"{method}() has no argument {argument!r}; {advice}"
 
 
 def test_other_wrong_arguments_and_errors_within_are_left_to_python():

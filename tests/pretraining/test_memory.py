@@ -150,7 +150,7 @@ def test_refused_texts_leave_nothing_behind(tmp_path, monkeypatch):
         minibert.pretrain(["The cat sleeps. The dog runs."], **SMALL)
     with pytest.raises(minibert.InputError, match="There is no file or folder 'corpus', and nothing"):
         minibert.pretrain(["corpus", "wiki"], **SMALL)
-    with pytest.raises(minibert.InputError, match="is not the name of a file .*given as a list"):
+    with pytest.raises(minibert.InputError, match="is not the name of a file .*put it into a list of texts"):
         minibert.pretrain("It was a dark and stormy night. " * 40, **SMALL)
     assert os.listdir(tmp_path) == []
 
