@@ -394,7 +394,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ),
         ("predict --model {run} --split dev --out {model}/vocab.txt", "vocab.txt' is a file, not a folder"),
         ("predict --model {new} --split dev --out {model}/vocab.txt/x", "vocab.txt' is a file, not a folder"),
-        ("finetune --resume --out {new}", "finetune.json is missing"),
+        ("finetune --resume --out {new}", "There is no run in"),
         ("predict --model {model} --split dev --out {new}", "holds no fine-tuned model"),
         ("predict --model {run} --data {new} --out {new}", "There is no folder '{new}'"),
         ("predict --model {run} --task rte --out {new}", "has other answers than rte"),

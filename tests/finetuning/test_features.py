@@ -357,7 +357,7 @@ def test_command_says_what_is_wrong(folder, tmp_path, capsys):
 
     assert "give it the suffix .npy or .jsonl" in complaint("--out", "v.txt")
     there = str(tmp_path / "v.npy")
-    assert "can't be read" in complaint("--out", there, "--file", str(tmp_path / "no.txt"))
+    assert "There is no file" in complaint("--out", there, "--file", str(tmp_path / "no.txt"))
     (tmp_path / "bad.txt").write_bytes(b"rome\n\xff\n")
     assert "not UTF-8" in complaint("--out", there, "--file", str(tmp_path / "bad.txt"))
     assert "--layers 9 are not" in complaint("--out", there, "--layers", "9")

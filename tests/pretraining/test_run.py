@@ -249,7 +249,7 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
 
 
 def test_going_on_where_there_is_no_run_is_bad_input(tmp_path):
-    with pytest.raises(InputError, match="training.json is missing"):
+    with pytest.raises(InputError, match="There is no run in"):
         PretrainOptions.resumed(tmp_path / "training.json")
     (tmp_path / "training.json").write_text("{]")
     with pytest.raises(InputError, match="training.json can't be read as JSON .*; name the folder of a run"):

@@ -239,7 +239,7 @@ def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch
     "vocab, sentence",
     [
         ([], "the vocabulary is empty; give one with one piece per line"),
-        (["[PAD]", "[UNK]", "[SEP]", "a"], r"lacks \[CLS\] \[MASK\]"),
+        (["[PAD]", "[UNK]", "[SEP]", "a"], r"\[CLS\], \[MASK\] are missing"),
         ([*SPECIAL_TOKENS, 7], r"vocab\[5\]=7 is not a string"),
         ("a/b", "^Tokenizer.'a/b'. does not read a folder; use minibert.Tokenizer.from_pretrained"),
         ({"[PAD]": 0}, "vocab=.* is not a list of strings; give one, in order"),
