@@ -360,5 +360,5 @@ def test_command_says_what_is_wrong(folder, tmp_path, capsys):
     assert "There is no file" in complaint("--out", there, "--file", str(tmp_path / "no.txt"))
     (tmp_path / "bad.txt").write_bytes(b"rome\n\xff\n")
     assert "not UTF-8" in complaint("--out", there, "--file", str(tmp_path / "bad.txt"))
-    assert "--layers 9 are not" in complaint("--out", there, "--layers", "9")
+    assert "--layers 9 is not possible" in complaint("--out", there, "--layers", "9")
     assert not (tmp_path / "v.npy").exists()
