@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import numpy as np
 
 from minibert import engines
-from minibert.api.calls import answers_options
+from minibert.api.calls import explains_unknown_arguments
 from minibert.api.inputs import GENERATORS, plain, seed_of
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import RUN, lay_out, require_no_other
@@ -115,7 +115,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
 
     # Fitting
 
-    @answers_options
+    @explains_unknown_arguments
     def fit(self, X: Any, y: Any = None, *, dev: tuple[Any, Any] | None = None) -> Self:
         """Fine-tune the model on some data.
 
@@ -339,7 +339,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
             raise NotFitted(f"This {type(self).__name__} is not fitted yet; call fit first, or load one.")
         return fitted
 
-    @answers_options
+    @explains_unknown_arguments
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Compute the task's metrics on some rows, with a 95% confidence interval and the trivial baseline.
 
@@ -368,7 +368,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         mistakes = measured.mistakes(model.tokenizer, model.max_length)
         return _readable(report_of(measured, mistakes))
 
-    @answers_options
+    @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
         """Return the metric that models of the task are selected by, computed on some rows.
 
@@ -521,7 +521,11 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
 
     @classmethod
     def _known_parameters(cls, fitted: Finetuned, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters that this class has: stored ones, and the columns of the model's task."""
+        """Choose the constructor arguments of a loaded estimator.
+
+        Stored parameters take precedence over the columns of the model's task. Left out are columns that are
+        numbers, because data in memory has names, and what `load` is given or what belongs to the old run.
+        """
         names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype", "out"}
         parameters = {}
         for name, column in getattr(fitted.task, "columns", {}).items():
@@ -530,7 +534,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
                 parameters[name] = column
         parameters |= stored
         known = {name: value for name, value in parameters.items() if name in names}
-        if known.get("split_dev", 0) is None:  # stored by a run that had dev files
+        if "split_dev" in known and known["split_dev"] is None:  # stored by a run that had dev files
             del known["split_dev"]
         return known
 

@@ -110,8 +110,10 @@ def checking_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def answers_options(method: Callable[Concatenate[Kind, P], R]) -> Callable[Concatenate[Kind, P], R]:
-    """Let a method of an estimator answer an argument that it does not have with where that belongs.
+def explains_unknown_arguments(
+    method: Callable[Concatenate[Kind, P], R],
+) -> Callable[Concatenate[Kind, P], R]:
+    """Make a method of an estimator refuse unknown arguments and say what to do instead.
 
     Options belong to the estimator itself: `TextClassifier(folder, epochs=3)`, not `fit(X, y, epochs=3)`.
 
@@ -123,7 +125,7 @@ def answers_options(method: Callable[Concatenate[Kind, P], R]) -> Callable[Conca
     Returns
     -------
     function
-        The same with the same signature; it raises TypeError for an argument that is not in it.
+        The method, with the same signature; it raises TypeError for any other argument.
     """
     name = method.__name__
     names = list(inspect.signature(method).parameters)

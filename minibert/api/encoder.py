@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from minibert import engines
-from minibert.api.calls import answers_options, documented
+from minibert.api.calls import documented, explains_unknown_arguments
 from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import Bert, warn_of_cut_texts
 from minibert.base.errors import InputError
-from minibert.base.foreign_names import answers_foreign_attributes
+from minibert.base.foreign_names import explains_foreign_attributes
 from minibert.base.model_names import on_disk
 from minibert.base.options import option
 from minibert.base.texts import refuse_empty
@@ -27,7 +27,7 @@ OUTPUTS = ("default", "pandas", "polars")
 LOADING = ("model", "engine", "threads", "dtype")  # a change of these loads the model again
 
 
-@answers_foreign_attributes
+@explains_foreign_attributes
 @documented
 @dataclass(eq=False, repr=False)
 class TextEncoder(Parameterised):
@@ -79,7 +79,7 @@ class TextEncoder(Parameterised):
 
     _output: ClassVar[str] = "default"  # set by `set_output` for a single encoder
 
-    @answers_options
+    @explains_unknown_arguments
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Load the model and check the parameters against it; nothing is learned.
 
@@ -129,7 +129,7 @@ class TextEncoder(Parameterised):
         return self
 
     # -> (n, width)
-    @answers_options
+    @explains_unknown_arguments
     def transform(self, X: Any) -> Any:
         """Return a vector for each text.
 
@@ -173,7 +173,7 @@ class TextEncoder(Parameterised):
 
         return pandas.DataFrame(vectors, columns=names, index=getattr(X, "index", None))
 
-    @answers_options
+    @explains_unknown_arguments
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Load the model and return a vector for each text; see `transform`.
 

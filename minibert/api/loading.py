@@ -9,7 +9,7 @@ from minibert.api.texts import MultilabelClassifier, TextClassifier, TextRegress
 from minibert.api.words import QuestionAnswerer, TokenTagger
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, warn
-from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.foreign_names import explains_foreign_arguments
 from minibert.base.model_names import on_disk
 from minibert.finetuning.foreign import is_foreign
 from minibert.finetuning.models import Finetuned, is_finetuned
@@ -22,7 +22,7 @@ BY_KIND: dict[str, type[Estimator]] = {
 }  # fmt: skip
 
 
-@answers_foreign_arguments
+@explains_foreign_arguments
 def load(
     folder: str | Path,
     engine: str = "auto",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from minibert import engines
 from minibert.api.base import Estimator
-from minibert.api.calls import answers_options, documented
+from minibert.api.calls import documented, explains_unknown_arguments
 from minibert.api.inputs import (
     column,
     column_names,
@@ -91,7 +91,7 @@ class _TextEstimator(Estimator, WindowArguments):
     def _set_stored(self, stored: dict[str, Any]) -> None:
         self._pairs = self.model_.pair
 
-    @answers_options
+    @explains_unknown_arguments
     def explain(self, text: str | tuple[str, str], answer: Any = None) -> Explanation:
         """Compute how much each word of a text contributes to an answer: gradient times input.
 
@@ -255,7 +255,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
                 raise InputError(f"y has both {short(first)} and {short(value)}; give them one name.")
         self.classes_ = np.unique(np.array(list(by_name.values())))
 
-    @answers_options
+    @explains_unknown_arguments
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each text.
 
@@ -271,7 +271,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
         best = self.predict_proba(X).argmax(1)  # raises NotFitted if there are no `classes_` yet
         return self.classes_[best]
 
-    @answers_options
+    @explains_unknown_arguments
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class.
 
@@ -292,7 +292,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
             rows.append([probabilities.get(name, 0.0) for name in names])
         return np.array(rows)
 
-    @answers_options
+    @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
         """Return the accuracy.
 
@@ -404,7 +404,7 @@ class MultilabelClassifier(TextClassifier):
         tuned = self.model_.tuned
         return np.array([tuned.get(name, HALF) for name in self._labels])
 
-    @answers_options
+    @explains_unknown_arguments
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return which classes apply to each text.
 
@@ -425,9 +425,9 @@ class MultilabelClassifier(TextClassifier):
             rows.append([int(name in labels) for name in names])
         return np.array(rows)
 
-    @answers_options
+    @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the macro F1: the mean of the classes' F1.
+        """Return the metric of the task, macro F1: the mean of the F1 of the model's classes.
 
         Parameters
         ----------
@@ -440,7 +440,7 @@ class MultilabelClassifier(TextClassifier):
         -------
         float
         """
-        return Estimator.score(self, X, y)
+        return Estimator.score(self, X, y)  # not the accuracy of `TextClassifier.score`
 
 
 def _is_continuous(value: Any) -> bool:
@@ -473,7 +473,7 @@ class TextRegressor(_TextEstimator):
         refuse_matrix(rows, "give one number for each row.")
         return list(map(float, targets(rows, self._wrong)))
 
-    @answers_options
+    @explains_unknown_arguments
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the predicted number for each text.
 
@@ -489,11 +489,12 @@ class TextRegressor(_TextEstimator):
         predictions = self._predictions(self._examples(X))
         return np.array([prediction["value"] for prediction in predictions], np.float64)
 
-    @answers_options
+    @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
         """Return R² as scikit-learn does: 1 at best, 0 for predictions no better than the mean of y.
 
-        If y is constant, it is 1 for predictions without an error, and 0 otherwise.
+        If all values of y are equal, R² is 1 when every prediction is exact, and 0 otherwise. The best epoch
+        is still chosen by the metric of the task, Spearman's correlation.
 
         Parameters
         ----------

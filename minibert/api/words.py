@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 
 from minibert import engines
 from minibert.api.base import Estimator
-from minibert.api.calls import answers_options, documented
+from minibert.api.calls import documented, explains_unknown_arguments
 from minibert.api.inputs import class_names, is_missing, listed, target_rows, text_pairs, word_rows
 from minibert.base.errors import InputError
 from minibert.base.options import option
@@ -62,7 +62,7 @@ class TokenTagger(Estimator):
     def _row(self, example: TaggedSentence) -> dict[str, Any]:
         return {"words": list(example.words), "tags": list(example.tags or ())}
 
-    @answers_options
+    @explains_unknown_arguments
     def predict(self, X: Any) -> list[list[str]]:
         """Return the tags of each row, one for each of its words.
 
@@ -77,7 +77,7 @@ class TokenTagger(Estimator):
         """
         return [list(tags) for tags in self._predictions(self._examples(X))]
 
-    @answers_options
+    @explains_unknown_arguments
     def tag(self, texts: Iterable[str]) -> list[TaggedText]:
         """Tag the words of plain texts, and list the entities with their positions.
 
@@ -158,7 +158,7 @@ class QuestionAnswerer(Estimator, SpanArguments):
             answer = {"text": texts, "answer_start": starts}
         return {"question": example.question, "context": example.context, "answer": answer}
 
-    @answers_options
+    @explains_unknown_arguments
     def predict(self, X: Any) -> list[str]:
         """Return the answer to each question, as it is written in the paragraph.
 
@@ -174,7 +174,7 @@ class QuestionAnswerer(Estimator, SpanArguments):
         """
         return [prediction["text"] for prediction in self._predictions(self._examples(X))]
 
-    @answers_options
+    @explains_unknown_arguments
     def predict_spans(self, X: Any) -> list[AnsweredQuestion]:
         """Return the answer to each question with its position and probability, and the next best answers.
 

@@ -53,8 +53,8 @@ def sequences_of(inputs: Any) -> list[Sequence]:
     Raises
     ------
     InputError
-        When the parts have different shapes, the ones of a mask are not contiguous, or `inputs` has one of
-        `UNSUPPORTED`.
+        If the shapes differ; if a mask has other values than 0 and 1, keeps no token or has a gap; or if a
+        mapping has one of `UNSUPPORTED`.
     """
     for name in UNSUPPORTED:
         if isinstance(inputs, Mapping) and inputs.get(name) is not None:

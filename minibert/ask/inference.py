@@ -17,9 +17,9 @@ from minibert.ask.gaps import BATCH_TOKENS, Guesses, fill_texts
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
 from minibert.base.foreign_names import (
-    answers_foreign_arguments,
-    answers_foreign_attributes,
     attribute_advice,
+    explains_foreign_arguments,
+    explains_foreign_attributes,
     loaded_by,
 )
 from minibert.base.model_names import folder_of, on_disk
@@ -93,7 +93,7 @@ def unit_rows(x: Floats) -> Floats:
     return (x / np.maximum(lengths, 1e-12)).astype(x.dtype)
 
 
-@answers_foreign_attributes
+@explains_foreign_attributes
 @dataclass(frozen=True)
 class Encoded:
     """The result of `Bert.encode`: vectors of S sequences with T tokens in all, packed as in a `Batch`."""
@@ -125,7 +125,7 @@ class Encoded:
         return encoded_html(self)
 
     # -> (S,H)
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def vectors(self, pool: str | None = None, normalize: bool = False) -> Floats:
         """Return one vector for each sequence, made from the last of `hidden_states`.
 
@@ -204,7 +204,7 @@ class Encoded:
         )
 
 
-@answers_foreign_attributes
+@explains_foreign_attributes
 @loaded_by("minibert.load")
 class Bert:
     """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for inference.
@@ -291,7 +291,7 @@ class Bert:
         return f"Bert({size}, {self.ops.name})"
 
     @classmethod
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def from_pretrained(
         cls,
         folder: str | Path,
@@ -441,7 +441,7 @@ class Bert:
         """Number of parameters, including the heads; the tied embedding is counted once."""
         return self.params.flat.size
 
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def encode(self, inputs: Any, attentions: bool = False, layers: Any = None) -> Encoded:
         """Return hidden states and the pooled vectors.
 
@@ -597,7 +597,7 @@ class Bert:
     def fill_mask(
         self, text: list[str], top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
     ) -> list[list[Guesses]]: ...
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def fill_mask(
         self,
         text: str | list[str],

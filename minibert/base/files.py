@@ -421,7 +421,7 @@ def _refuse_pointer(path: str | Path, file: BufferedReader) -> None:
 
 
 def crc32_of(path: str | Path) -> int:
-    """Compute the checksum of a file, piece by piece. Exceptions are those of `open_file`.
+    """Compute the checksum of a file, as shards and checkpoints store it.
 
     Parameters
     ----------
@@ -431,12 +431,17 @@ def crc32_of(path: str | Path) -> int:
     Returns
     -------
     int
-        The CRC-32 of `zlib.crc32`.
+        The CRC-32, as `zlib.crc32` computes it.
+
+    Raises
+    ------
+    InputError
+        As `open_file`.
     """
     checksum = 0
     with open_file(path) as file:
-        while piece := file.read(1 << 20):
-            checksum = zlib.crc32(piece, checksum)
+        while chunk := file.read(1 << 20):
+            checksum = zlib.crc32(chunk, checksum)
     return checksum
 
 

@@ -256,7 +256,7 @@ def refuse_unknown(
             raise TypeError(f"{name}() has no argument {argument!r}; {advice}")
 
 
-def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
+def explains_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function explain what to do in place of an argument that other libraries have.
 
     Parameters
@@ -281,7 +281,7 @@ def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def answers_foreign_attributes(kind: type[Kind]) -> type[Kind]:
+def explains_foreign_attributes(kind: type[Kind]) -> type[Kind]:
     """Let objects of a class explain what to use in place of an attribute that other libraries have.
 
     This sets `__getattr__`, which type checkers don't see, so that they still refuse unknown attributes.

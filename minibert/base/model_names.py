@@ -79,7 +79,9 @@ def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
     if os.path.exists(name) or not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
         return path
     folder = hub_cache() / f"models--{name.replace('/', '--')}"
+    # The Hub allows neither ".." nor "--" in a name; in the cache, "--" stands for "/".
     try:
+        # A damaged reference, or a pipe in its place, may neither fill the memory nor wait.
         reference = b"".join(byte_pieces(folder / "refs" / "main", in_memory=True, streams=False))
     except InputError:
         return path

@@ -231,7 +231,11 @@ class RunOptions(TrainingArguments):
         raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def _make_plain(self) -> None:
-        """Convert paths and NumPy's types to those of JSON; refuse None and other types for strings."""
+        """Convert paths and NumPy's types to those of JSON, before `_check` reads them.
+
+        Raise InputError for None in a field that has no None in its type, and for anything but a string in a
+        field of type `str`.
+        """
         for field in dataclasses.fields(self):
             name = field.name
             value = _plain(getattr(self, name))
@@ -239,7 +243,9 @@ class RunOptions(TrainingArguments):
             is_not_string = field.type is str and not isinstance(value, str)
             if is_none or is_not_string:
                 rules = metadata_of(type(self), name).get("rules", ())
-                wanted = next((what for what, _ in rules), "a string")
+                wanted = next(
+                    (what for what, _ in rules), "True or False" if field.type is bool else "a string"
+                )
                 if hasattr(value, "__len__") and not isinstance(value, str | bytes):  # a whole table, perhaps
                     raise InputError(f"{name} is a {type(value).__name__}; give {wanted}.")
                 raise InputError(f"{name}={value!r} is not valid; give {wanted}.", **{name: value})

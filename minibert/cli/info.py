@@ -71,9 +71,9 @@ def run(arguments: Namespace) -> None:
         lines = [value]
         if isinstance(value, dict):
             lines = [f"{name}: {part}" for name, part in value.items()]
-        for number, line in enumerate(lines):
-            first = "" if number else heading
-            emit(f"{first:<{width}}  {line}")
+        for index, line in enumerate(lines):
+            label = heading if index == 0 else ""
+            emit(f"{label:<{width}}  {line}")
 
 
 def _warm_up(dtype: str, as_json: bool) -> None:
@@ -117,7 +117,7 @@ def information(engine: str = "auto", threads: int | None = None) -> dict[str, A
     Returns
     -------
     dict
-        A text for each heading, or a dict of texts.
+        By heading, a text, or a dict of texts and numbers.
     """
     path = embedded_corpus()
     corpus = "missing: install minibert again"

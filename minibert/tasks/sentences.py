@@ -567,16 +567,16 @@ class CustomTexts(Sentences):
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
-    """Make a task by its name.
+    """Make a task by its name. `registry.create` calls this, for the tasks that it lists under this module.
 
     Parameters
     ----------
     name : str
-        "classify" or "regress" for a custom table, else a task of GLUE or one of its stand-ins.
+        "classify" or "regress" for a custom table, else a task of GLUE, a stand-in for one, or "qnli-dev".
     title : str
         A one-line description.
     columns : mapping
-        Names of the columns of a custom table, by their role.
+        Options of a custom table: columns by their role, `delimiter`, `header`. Tasks of GLUE have none.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
-from minibert.base.foreign_names import answers_foreign_arguments, loaded_by
+from minibert.base.foreign_names import explains_foreign_arguments, loaded_by
 from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
@@ -222,7 +222,7 @@ class Tokenizer(FamiliarNames):
         case = "lower-cased" if self.lower_case else "cased"
         return f"Tokenizer({self.vocab_size:,} pieces, {case})"
 
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def encode(self, text: str, *, add_special_tokens: bool = True, special: bool | None = None) -> list[int]:
         """Return the ids of a text as a list, [CLS] and [SEP] around them, as in Hugging Face's tokenizers.
 
@@ -287,7 +287,7 @@ class Tokenizer(FamiliarNames):
         truncation: str = "longest_first", special: bool | None = None, add_special_tokens: bool = True,
     ) -> BatchEncoding: ...  # fmt: skip
 
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def __call__(
         self,
         text: str | list[str] | list[tuple[str, str]],
@@ -426,7 +426,7 @@ class Tokenizer(FamiliarNames):
         encoded = self._core.encode_texts(parts, wanted, threads)
         return lay_out(encoded, has_pairs, add_special_tokens, limit, self.vocab)
 
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Join pieces into readable text: "##" pieces to the piece before them, others with a space.
 
@@ -465,7 +465,7 @@ class Tokenizer(FamiliarNames):
         return " ".join(self.vocab[number] for number in numbers).replace(" ##", "")
 
     @classmethod
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def from_pretrained(cls, path: str | Path, **overrides: Any) -> "Tokenizer":
         """Read a folder with `vocab.txt` and, if present, `tokenizer_config.json`; or a vocabulary file.
 

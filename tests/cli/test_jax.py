@@ -383,7 +383,7 @@ def test_pretrain_compiles_once_and_goes_on_with_another_engine(corpus, tmp_path
     assert ["tokens_per_second" in line for line in steps] == [False, True, True, True]
     assert cli.main(["pretrain", "--resume", "--out", str(out), "--engine", "numpy", "--steps", "5"]) == 0
     shown = capsys.readouterr().err
-    assert "Engine numpy" in shown and "Going on from step 4" in shown and "Compiling" not in shown
+    assert "Engine numpy" in shown and "Resuming from step 4" in shown and "Compiling" not in shown
     assert json.loads((out / "training.json").read_text())["recompute"] is False
     assert [line["step"] for line in read_metrics(out) if "loss" in line] == [1, 2, 3, 4, 5]
 

@@ -132,7 +132,7 @@ class Manifest:
         return cls(**fields)
 
     def require_same_source(self, other: "Manifest", folder: Path) -> None:
-        """Check that another part was made from the same source as this one.
+        """Check that another part was made from the same corpus, with the same layout and tokenizer.
 
         Parameters
         ----------
