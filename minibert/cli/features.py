@@ -14,7 +14,6 @@ examples:
 """
 
 import os
-import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,8 +37,6 @@ def add(parser: ArgumentParser) -> None:
         Parser of this command.
     """
     parser.usage = "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers N] [...]"
-    # By default, argparse takes "-1" for a value but "-1,-2" for a flag.
-    parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")
     flags.add_model(parser, "a folder with a BERT, fine-tuned or not, or RUN@STEP")
     add_texts(parser)
     flags.renamed(parser, "--text", "--file")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, did_you_mean
@@ -168,6 +169,10 @@ def create(
         advice = did_you_mean(word, TASKS.keys(), all_tasks, n=3, cutoff=0.7)
         if versions:
             advice = f"did you mean {' or '.join(versions)}?"
+        stem = PurePath(word).stem
+        if stem != word:  # a file, or a folder in another
+            advice = f"for a table of your own give classify and data={name!r}"
+            advice += f"; for official files give {stem}." if stem in official else "."
         raise InputError(f"task={name!r} is not known; {advice}", task=name)
     if columns and name not in CUSTOM_TABLES:
         columns = dict(columns)

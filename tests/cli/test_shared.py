@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,8 @@ def test_without_a_word_it_prints_its_help(capsys):
         ("encode x", "minibert: 'encode' is not a command (did you mean features?); see minibert --help\n"),
         ("fit x", "'fit' is not a command (did you mean finetune?)"),
         ("train x", "'train' is not a command (did you mean pretrain or finetune?)"),
+        ("info --model x", "minibert info: --model is not known here; see"),
+        ("-- vocab a", "minibert: -- is not known here; see"),
         ("-v", "minibert: -v is not known here (did you mean --version?); see minibert --help\n"),
         ("--verison", "--verison is not known here (did you mean --version?)"),
         ("--model m classify x", "the command comes first, and --model after it: minibert classify --model"),
@@ -78,6 +81,14 @@ def test_without_a_word_it_prints_its_help(capsys):
         ),
         ("pretrain --lower-case", "minibert pretrain: --lower-case is not known here; see"),
         ("pretrain --bf16", "(did you mean --dtype? Half precision is --dtype bfloat16.)"),
+        (
+            "pretrain --epochs 3 --bf16",
+            "say; give one of them. Did you mean --dtype? Half precision is --dtype bfloat16.)",
+        ),
+        (
+            "classify --model m --data films.csv --engin numpy",
+            "--data FILE --out DIR. Did you mean --engine?)",
+        ),
         (
             "pretrain --epochs 3",
             "--epochs is not known here (did you mean --minutes? A run is as long as --steps or --minutes "
@@ -107,6 +118,11 @@ def test_what_is_not_known_is_answered_with_what_may_be_meant(words, told, capsy
         ("pretrain --steps 1e4", "--steps 1e4 is not a whole number; give one, such as 10000; see"),
         ("pretrain --steps many", "--steps many is not a whole number; give one; see"),
         ("pretrain --lr fast", "--lr fast is not a number; give one; see"),
+        ("pretrain --lr -1e-3", "minibert: --lr -1e-3 is not valid; give a finite number above 0."),
+        (
+            "finetune rte --data d --model m --out x --lr -.1,-2e-3",
+            "minibert: --lr -.1,-2e-3 is not valid; give finite numbers above 0.",
+        ),
         (
             "finetune --out x --lr fast",
             "minibert finetune: --lr: 'fast' is not a learning rate; give a number",
@@ -127,9 +143,11 @@ def test_what_is_not_known_is_answered_with_what_may_be_meant(words, told, capsy
         ),
         ("vocab", "minibert vocab: --out and --report-on are missing; give one of them; see"),
         ("predict", "minibert predict: --model and --out are missing; until version 0.2"),
+        ("fill-mask -- --bert", "minibert fill-mask: --model is missing; until version 0.2"),
         ("show m", "minibert show: --out is missing; see"),
         ("show m --out", "minibert show: --out needs a value; see"),
         ("show m --out x --json=1", "minibert show: --json takes no value; give --json alone; see"),
+        ("pretrain --fsdp=1", "--fsdp takes no value; give --fsdp or --no-fsdp alone; see"),
         ("extend --model m --out x --learn-from", "--learn-from needs a value, or more; see"),
     ],
 )
@@ -142,6 +160,10 @@ def test_a_value_that_cannot_be_is_answered_with_those_that_can(words, told, cap
     [
         ("finetune classify --lr 1e-3 1e-4 --out x", "have commas between them: --lr 1e-3,1e-4)"),
         ("finetune classify --out my runs", "spaces: --out 'my runs')"),
+        (
+            "predict --data my data.csv --model m --out y",
+            "(put quotation marks around a value with spaces: --data 'my data.csv'); see",
+        ),
         (
             "finetune classify films.csv --out x",
             "'films.csv' is one word too many (did you mean --data films.csv?)",
@@ -167,6 +189,15 @@ def test_a_value_that_cannot_be_is_answered_with_those_that_can(words, told, cap
             "TASK 'sentiment' is not known; for a table of your own give classify, multilabel, regress, ",
         ),
         (
+            "finetune mrpc.csv --out x --data d --model m",
+            "TASK 'mrpc.csv' is not known; for a table of your own give classify and --data mrpc.csv; for "
+            "official files give mrpc.\n",
+        ),
+        (
+            "finetune books.csv --out x --data d --model m",
+            "'books.csv' is not known; for a table of your own give classify and --data books.csv.\n",
+        ),
+        (
             "classify --model m a fine film",
             "3 texts are not a pair; put quotation marks around a text with spaces, or give many texts with",
         ),
@@ -178,6 +209,21 @@ def test_a_word_that_does_not_belong_is_answered_with_where_it_does(
     monkeypatch.chdir(tmp_path)
     Path("films.csv").write_text("text,label\n")
     assert told in ends_badly(capsys, 2, *words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("score conll ''", "FILE '' names no file or folder; give one; see"),
+        ("evaluate --model ''", "--model '' names no file or folder; give one; see"),
+        ("finetune rte --out ''", "--out '' names no file or folder; give one; see"),
+        ("pretrain --out ''", "--out '' names no file or folder; give one, or leave it out; see"),
+        ("pretrain ''", "CORPUS '' names no file or folder; give one, or leave it out; see"),
+        ("course grade ''", "DIR|CHAPTER '' names no file or folder; give one, or leave it out; see"),
+    ],
+)
+def test_an_empty_path_may_be_left_out_where_none_is_required(words, told, capsys):
+    assert told in ends_badly(capsys, 2, *shlex.split(words))
 
 
 def test_pages_of_models_take_those_after_a_flag_too():

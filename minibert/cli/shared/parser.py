@@ -10,6 +10,7 @@ from argparse import SUPPRESS
 from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +22,7 @@ from minibert.cli.shared.messages import flag_of_action, on_command_line
 
 FOLDER = Path(__file__).parent.parent
 # The placeholders of arguments that name a file or a folder, and how shtab completes them.
-PATHS = {"DIR": "DIRECTORY", "MODEL": "DIRECTORY", "RUN": "DIRECTORY"}
+PATHS = dict.fromkeys(("DIR", "DIR|CHAPTER", "MODEL", "RUN"), "DIRECTORY")
 PATHS |= dict.fromkeys(("CORPUS", "FILE", "GOLD", "PATH", "PREDICTIONS"), "FILE")
 RENAMED = {"convert": "export", "warmup": "info --warm-up"}  # commands of version 0.1
 EXAMPLES = """
@@ -62,6 +63,7 @@ SENTENCES = {
     r"argument (\S+): not allowed with argument (\S+)": r"\2 and \1 can't be given together; leave one out",
     r"argument (\S+): expected one argument": r"\1 needs a value",
     r"argument (\S+): expected at least one argument": r"\1 needs a value, or more",
+    r"argument (\S+)/(\S+): ignored explicit argument .*": r"\1 takes no value; give \1 or \2 alone",
     r"argument (\S+): ignored explicit argument .*": r"\1 takes no value; give \1 alone",
     r"one of the arguments (\S+) (\S+) is required": r"\1 and \2 are missing; give one of them",
     r"the following arguments are required: (\S+)": r"\1 is missing",
@@ -78,6 +80,8 @@ class Parser(argparse.ArgumentParser):
         # A wider first column than argparse's, so that most flags have their text next to them.
         form = partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
         super().__init__(**kwargs, allow_abbrev=False, formatter_class=form)
+        # By default, argparse takes "-1" for a value but "-1e-3" and "-1,-2" for flags.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
         self._words: Sequence[str] = []
         self.typed: dict[str, tuple[Any, str]] = {}  # each argument's value, and how it was typed
         self.set_defaults(parser=self, status=0)  # the parser that knows the flags of the command
@@ -117,7 +121,8 @@ class Parser(argparse.ArgumentParser):
         """
         if "are required: " in message:
             # A misspelt flag comes first: it may be why another one is missing.
-            typed = [word for word in self._words if word.startswith("--")]
+            before = takewhile(lambda word: word != "--", self._words)  # no flags come after it
+            typed = [word for word in before if word.startswith("--")]
             flags = self._option_string_actions
             unknown = [word for word in typed if word.partition("=")[0] not in flags]
             if unknown:
@@ -126,7 +131,7 @@ class Parser(argparse.ArgumentParser):
             if match := re.fullmatch(theirs, message):
                 message = match.expand(ours)
                 break
-        if re.match("--model (is|and)", message):
+        if re.fullmatch("--model[ ,].* missing", message):
             message += "; until version 0.2 the model was the first word"
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
@@ -177,9 +182,11 @@ class Parser(argparse.ArgumentParser):
         flags = list(dict.fromkeys(word.partition("=")[0] for word in words if word.startswith("-")))
         if not flags:
             self.error(f"{words[0]!r} is one word too many ({self._advice_for_word(words)})")
-        advice = dict.fromkeys(map(self._advice_for_flag, flags))  # each once
+        text, *others = dict.fromkeys(filter(None, map(self._advice_for_flag, flags))) or [""]  # each once
+        for advice in others:
+            end = "" if text.endswith(("?", ".")) else "."
+            text += f"{end} {advice[:1].upper()}{advice[1:]}"
         are = "is" if len(flags) == 1 else "are"
-        text = " ".join(filter(None, advice)).replace("? did", "? Did")
         listed = " and ".join(filter(None, (", ".join(flags[:-1]), flags[-1])))
         self.error(f"{listed} {are} not known here{_in_brackets(text)}")
 
@@ -210,7 +217,7 @@ class Parser(argparse.ArgumentParser):
             return f"several values have commas between them: {flag} {','.join(given)}"
         if "--data" in self._option_string_actions and os.path.exists(words[0]):
             return f"did you mean --data {shlex.quote(words[0])}?"
-        if instead := INSTEAD.get((self._command, "")):
+        if "--data" not in self._words and (instead := INSTEAD.get((self._command, ""))):
             return instead
         if action and action.nargs is None and action.type is None:
             return f"put quotation marks around a value with spaces: {flag} {shlex.quote(' '.join(given))}"
@@ -316,7 +323,7 @@ def _require_command_first(parser: Parser, words: Sequence[str]) -> None:
     if flag[:1] != "-" or flag in parser._option_string_actions:
         return
     command = next((word for word in words if word in commands()), "")
-    if command:
+    if command and flag != "--":
         parser.error(f"the command comes first, and {flag} after it: minibert {command} {flag} [...]")
     parser.unknown([flag])
 
@@ -333,7 +340,9 @@ def _expand_paths(arguments: argparse.Namespace, action: argparse.Action) -> Non
     paths = [given] if isinstance(given, str) else given
     if "" in paths:
         name = flag_of_action(action)
-        arguments.parser.error(f"{name} '' names no file or folder; give one, or leave it out")
+        # argparse calls an argument that takes any number of words required.
+        or_not = "" if action.required and action.nargs != "*" else ", or leave it out"
+        arguments.parser.error(f"{name} '' names no file or folder; give one{or_not}")
     paths = [os.path.expanduser(path) for path in paths]
     setattr(arguments, action.dest, paths[0] if isinstance(given, str) else paths)
 
