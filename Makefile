@@ -120,7 +120,8 @@ notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, f
 SPHINX = $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 docs: book ## the pages, the API and the course solved, as one site, and the course as a PDF: docs/_build/html
 	$(SPHINX) -t solved $(ARGS)
-	$(BIN)/python docs/printed.py
+	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then $(BIN)/python docs/printed.py; \
+	  else echo "minibert: no PDF: there is no Chromium to print it (Debian, Ubuntu: apt install chromium)"; fi
 	@echo "minibert: open docs/_build/html/index.html"
 
 book: $(VENV)/.with-docs ## run the chapters that have changed with the official answers; all of them take an hour or more

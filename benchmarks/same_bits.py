@@ -10,7 +10,8 @@ row of the table judges its own command alone.
 
 The data are those in the folder that MINIBERT_DATA names (by default ../shared/data); the examples of SWAG
 are HellaSwag's, in SWAG's columns. Files are compared whole, except for what `LEFT_OUT` and `KEYS_LEFT_OUT`
-list. The exit status is 1 if any file differs, as `git bisect run` expects. --quick (NumPy and two tasks)
+list. The exit status is 1 if any file differs and 125 if the versions can't be compared, as `git bisect run`
+expects. --quick (NumPy and two tasks)
 takes half a minute of one core, everything takes some ten minutes.
 """
 
@@ -27,7 +28,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("MINIBERT_DATA", ROOT.parent / "shared" / "data"))
@@ -232,6 +233,18 @@ def without_keys(value: Any) -> Any:
 # The two versions.
 
 
+def skip(message: str) -> NoReturn:
+    """End with 125, which tells `git bisect run` to skip a commit.
+
+    Parameters
+    ----------
+    message : str
+        Why the versions can't be compared.
+    """
+    print(message, file=sys.stderr)
+    raise SystemExit(125)
+
+
 @contextmanager
 def checkouts(old: str, new: str, folder: Path) -> Iterator[list[Path]]:
     """Check out two commits into worktrees below a folder and build them; remove them at the end."""
@@ -239,7 +252,7 @@ def checkouts(old: str, new: str, folder: Path) -> Iterator[list[Path]]:
     try:
         for path, commit in zip(paths, (old, new), strict=True):
             if not git("worktree", "add", "--quiet", "--detach", str(path), commit):
-                raise SystemExit(f"{commit} can't be checked out, see above.")
+                skip(f"{commit} can't be checked out, see above.")
             build(path, commit)
         yield paths
     finally:
@@ -288,8 +301,10 @@ def build(checkout: Path, commit: str) -> None:
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     result = subprocess.run(command, cwd=checkout, env=variables, capture_output=True, text=True)
     if not list(checkout.glob("minibert/**/_kernels.*")):
-        raise SystemExit(f"{result.stderr}\nThe extensions of {commit} can't be built.")
+        skip(f"{result.stderr}\nThe extensions of {commit} can't be built.")
 
+
+INTERRUPTED_STATUS = 130  # of a command that Ctrl-C has stopped
 
 # Runs the command line, and presses Ctrl-C when a file whose name contains the first argument is renamed into
 # place: checkpoints are written under another name first.
@@ -328,10 +343,9 @@ def run(checkout: Path, folder: Path, arguments: str, stop_at: int | None = None
     command = [sys.executable, "-P", *start, *arguments.split()]
     variables = os.environ | {"PYTHONPATH": str(checkout)} | JAX_CACHE
     result = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
-    if (result.returncode == 0) != (stop_at is None):
-        raise SystemExit(
-            f"{result.stderr}\n{checkout.name}: minibert {arguments} ended with {result.returncode}."
-        )
+    expected = 0 if stop_at is None else INTERRUPTED_STATUS
+    if result.returncode != expected:
+        skip(f"{result.stderr}\n{checkout.name}: minibert {arguments} ended with {result.returncode}.")
 
 
 def compare(old: Path, new: Path, folder: Path, engine: str, dtype: str, tasks: list[str]) -> Iterator[Row]:
@@ -464,7 +478,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; return its exit status."""
     given = parser().parse_args(arguments)
     if not DATA.is_dir():
-        raise SystemExit(f"{DATA} is not there; name the folder of the data: MINIBERT_DATA=...")
+        skip(f"{DATA} is not there; name the folder of the data: MINIBERT_DATA=...")
     engines = given.engine or (["numpy"] if given.quick else list(PRECISIONS))
     rows = []
     with tempfile.TemporaryDirectory() as temporary:

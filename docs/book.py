@@ -27,9 +27,9 @@ BOOK = HERE.parent / "build" / "book"
 PDF = "minibert-course.pdf"
 CHAPTERS = [path.stem[:2] for path in sorted((HERE.parent / "notebooks").glob("[0-9][0-9]_*.py"))]
 
-SOLVED_NOTE = f"""Every exercise of this chapter was run with its official answer, which is folded. To write
-it yourself, lay out the notebooks with `minibert course FOLDER`.
-<a href="../{PDF}">All chapters as one PDF</a>."""
+SOLVED_NOTE = """Every exercise of this chapter was run with its official answer, which is folded. To write
+it yourself, lay out the notebooks with `minibert course FOLDER`."""
+PDF_LINK = f'<a href="../{PDF}">All chapters as one PDF</a>.'
 OPEN_NOTE = """The exercises of this chapter are open, and its outputs are those of a first run. `make
 docs` builds a book in which all of them are solved."""
 SOLUTION = "<details><summary>Solution {}</summary>"
@@ -149,6 +149,7 @@ def make(numbers: list[str], into: Path = BOOK) -> list[str]:
         if not (path.is_file() and nbformat.read(path, as_version=4).metadata.get("made_from") == key):
             print(f"minibert: running chapter {number} with its answers", flush=True)
             began = time.monotonic()
+            path.unlink(missing_ok=True)  # what an interrupted run leaves in the folder counts as unfinished
             shutil.rmtree(folder, ignore_errors=True)
             if before:
                 shutil.copytree(before, folder)
@@ -252,6 +253,11 @@ def with_note(notebook: Any, text: str) -> Any:
     return notebook
 
 
+def printer() -> str | None:
+    """Find the Chromium that prints the PDF; return its path, or None if there is none."""
+    return shutil.which("chromium") or shutil.which("google-chrome")
+
+
 def page(name: str, is_solved: bool, into: Path = BOOK) -> str:
     """Return a notebook as the site shows it.
 
@@ -272,6 +278,8 @@ def page(name: str, is_solved: bool, into: Path = BOOK) -> str:
     path, note = into / name, OPEN_NOTE
     if is_solved and path.is_file():
         notebook, note = presented(nbformat.read(path, as_version=4)), SOLVED_NOTE
+        if printer():
+            note += f"\n{PDF_LINK}"
     else:
         notebook = nbformat.read(HERE.parent / "notebooks" / name, as_version=4)
         for cell in notebook.cells:
@@ -286,5 +294,7 @@ if __name__ == "__main__":
     parser.add_argument("chapters", nargs="*", metavar="NN", help="numbers of chapters; default: all")
     parser.add_argument("--into", type=Path, default=BOOK, help="folder for the notebooks (build/book)")
     given = parser.parse_args()
+    if not printer():
+        print("minibert: there is no Chromium to print a PDF (Debian, Ubuntu: apt install chromium)")
     made = make(given.chapters or CHAPTERS, given.into.resolve())
     print(f"minibert: {len(made)} chapters were run; the others have not changed")

@@ -7,7 +7,6 @@ import argparse
 import html
 import logging
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -189,7 +188,7 @@ def print_book(site: Path = SITE) -> Path:
     """
     from playwright.sync_api import sync_playwright
 
-    program = shutil.which("chromium") or shutil.which("google-chrome")
+    program = book.printer()
     if not program:
         raise FileNotFoundError("There is no Chromium to print with (Debian, Ubuntu: apt install chromium).")
     pages = sorted((site / "notebooks").glob("[0-9][0-9]_*.html"))

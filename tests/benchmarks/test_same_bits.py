@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 import same_bits
 from safetensors.numpy import save_file
 
@@ -59,3 +60,11 @@ def test_a_checkpoint_of_another_step_differs(tmp_path):
     state = {"crc32": {"header": 1, "m": 7}, "state": {"step": 2, "seconds": 1.0}}
     save_file({"m": np.array([1.0, 2.0], np.float32)}, path, {"minibert": json.dumps(state)})
     assert same_bits.differences(tmp_path / "old", tmp_path / "new") == (4, [path.name])
+
+
+def test_versions_that_cannot_be_compared_are_skipped(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(same_bits, "DATA", tmp_path / "nowhere")
+    with pytest.raises(SystemExit) as ended:
+        same_bits.main(["HEAD"])
+    assert ended.value.code == 125  # as `git bisect run` reads it; 1 would mean that bits differ
+    assert "MINIBERT_DATA" in capsys.readouterr().err
