@@ -292,8 +292,6 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         """Return the folder of the run, and whether a run on the same data was interrupted there."""
         scratch = getattr(self, "_scratch", None)
         out = self.out
-        if out == "":
-            raise InputError(f"{out=} is empty; give the name of a folder, or leave it out.", out=out)
         folder = None
         if out is not None:
             folder = path_of(out, "out")

@@ -9,10 +9,14 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from minibert.base.errors import did_you_mean
-from minibert.base.foreign_names import METHOD_ARGUMENTS, advice_for, name_here, refuse_unknown
+from minibert.base.foreign_names import (
+    IN_BATCHES,
+    METHOD_ARGUMENTS,
+    advice_for,
+    name_here,
+    refuse_unknown,
+)
 from minibert.base.options import metadata_of
-
-BATCHES_BY_ITSELF = "texts are computed some thousand tokens at a time, so leave it out."
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -84,10 +88,10 @@ def checking_arguments(function: Callable[P, R]) -> Callable[P, R]:
     -------
     callable
         The same with the same signature. It raises TypeError for a positional argument that needs a name,
-        for an unknown argument, and for missing ones.
+        for an unknown argument, for one that is given twice, and for missing ones.
     """
     parameters = inspect.signature(function).parameters
-    names = list(parameters)
+    names = [each for each in parameters if each != "self"]
     name = function.__qualname__.removesuffix(".__init__")
     positional = [each.name for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
     required = [each.name for each in parameters.values() if each.default is each.empty]
@@ -101,7 +105,10 @@ def checking_arguments(function: Callable[P, R]) -> Callable[P, R]:
             allowed = ", ".join(each for each in positional if each != "self")
             raise TypeError(f"{name}() takes only {allowed} without a name; give the others by their names.")
         refuse_unknown(kwargs, names, name, advise)
-        given = {*positional[: len(args)], *kwargs}
+        by_place = positional[: len(args)]
+        if twice := [each for each in by_place if each in kwargs]:
+            raise TypeError(f"{name}() got {twice[0]} twice; give it once.")
+        given = {*by_place, *kwargs}
         missing = [each for each in required if each not in given]
         if missing:
             raise TypeError(f"{name}() needs {', '.join(missing)}; give a value for each.")
@@ -128,7 +135,7 @@ def explains_unknown_arguments(
         The method, with the same signature; it raises TypeError for any other argument.
     """
     name = method.__name__
-    names = list(inspect.signature(method).parameters)
+    names = list(inspect.signature(method).parameters)[1:]  # without self
 
     @functools.wraps(method)
     def call(self: Kind, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -143,10 +150,11 @@ def explains_unknown_arguments(
 
 def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: str) -> str:
     """Say what to do instead of giving a method an argument that it does not have."""
-    if unknown in METHOD_ARGUMENTS:
-        return METHOD_ARGUMENTS[unknown]
+    advice = METHOD_ARGUMENTS.get(unknown, "")
+    if advice and ("dev" in names or "dev=" not in advice):
+        return advice
     if unknown == "batch_size" and method != "fit":
-        return BATCHES_BY_ITSELF
+        return IN_BATCHES
     options = [field.name for field in dataclasses.fields(estimator)]
     if unknown in options:
         return f"give it to {estimator.__name__}(...)."

@@ -1,8 +1,10 @@
 """Read the corpus that a caller from Python gives: names of files, or texts in memory, each a document."""
 
+import glob
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from reprlib import repr as short
 from typing import Any
 
@@ -90,9 +92,13 @@ def _checked_names(rows: list[Any]) -> list[Any]:
 def _refuse_single_text(corpus: str) -> None:
     """Raise InputError for a string that reads as a text, unless it could be a glob."""
     is_glob = any(sign in corpus for sign in GLOB_SIGNS)
-    if corpus and _is_text(corpus) and not is_glob:
-        what = f"corpus={short(corpus)} is not the name of a file or a folder"
-        raise InputError(f"{what}; if it is a text, put it into a list of texts.", corpus=corpus)
+    if not corpus or is_glob or not _is_text(corpus):
+        return
+    with suppress(ValueError):  # as in `_exists`
+        if glob.glob(os.path.expanduser(corpus)):  # a question mark may end a sentence or be a glob's
+            return
+    what = f"corpus={short(corpus)} is not the name of a file or a folder"
+    raise InputError(f"{what}; if it is a text, put it into a list of texts.", corpus=corpus)
 
 
 def _from_table(table: Any, name: str) -> list[Any]:
@@ -124,9 +130,12 @@ def _is_text(value: Any) -> bool:
     """Return whether a string reads as a text rather than as the name of a file, a folder or a glob."""
     if not isinstance(value, str):
         return False
-    if "\n" in value or "\0" in value or len(value.encode(errors="replace")) > LONGEST_NAME:
+    if _exists(value):
+        return False
+    longest = max(len(part.encode(errors="replace")) for part in value.split(os.sep))
+    if "\n" in value or "\0" in value or longest > LONGEST_NAME:
         return True
-    if FILE.search(value) or os.path.exists(value):
+    if FILE.search(value):
         return False
     stripped = value.strip()
     words = stripped.split()
@@ -135,6 +144,14 @@ def _is_text(value: Any) -> bool:
     if os.sep in value or any(sign in value for sign in GLOB_SIGNS):
         return False
     return stripped.endswith(SENTENCE_ENDS) or bool(WITHOUT_SPACES.search(stripped))
+
+
+def _exists(name: str) -> bool:
+    """Return whether there is a file or a folder of a name, in which a leading ~ is the home folder."""
+    try:
+        return os.path.exists(os.path.expanduser(name))
+    except ValueError:  # a character that no name has follows the ~
+        return False
 
 
 def _cleaned(rows: list[Any]) -> list[str]:

@@ -299,6 +299,8 @@ def refuse_matrix(rows: Sequence[Any], advice: str) -> None:
         return
     if all(len(row) == 1 for row in rows):
         raise InputError("y is a matrix of one column; give its values alone, np.ravel(y).")
+    if not any(rows):
+        raise InputError("y has no value in any row; give one for each row.")
     raise InputError(f"y is a matrix, with several values in each row; {advice}")
 
 

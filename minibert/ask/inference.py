@@ -255,6 +255,9 @@ class Bert:
     Encoded(3 × (3, 128), pooled (1, 128))
     """
 
+    # The tree of parameters, and the same on the engine's device. Older pickles have no such attribute.
+    _placed: Any = None
+
     def __init__(
         self,
         config: BertConfig,
@@ -274,7 +277,6 @@ class Bert:
         self.missing: tuple[str, ...] = ()
         self.modules: SentenceModules | None = None
         self._source = ""  # the folder of the modules
-        self._placed: Any = None  # the tree of parameters, and the same on the engine's device
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_placed": None}  # a copy places its own parameters

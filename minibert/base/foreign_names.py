@@ -126,8 +126,14 @@ FOREIGN_NAMES = {
 # A note that belongs to an option here, whatever it is called elsewhere.
 NOTES = {"minutes": "A run is as long as `steps` or `minutes` say; give one of them."}
 
+# Arguments that methods of estimators have elsewhere, and that are not options here.
+METHOD_ARGUMENTS = {
+    **dict.fromkeys(("validation_data", "eval_set", "eval_dataset"), "fit takes dev=(X_dev, y_dev)."),
+    "sample_weight": "rows have no weights, so leave it out.",
+}
+IN_BATCHES = "Texts are processed in batches of a few thousand tokens; leave it out."
+
 _ALREADY = "What comes out are arrays of NumPy; leave it out."
-_BY_ITSELF = "Texts are computed some thousand tokens at a time; leave it out."
 _PADDED = "What comes back has rows filled up with [PAD], `input_ids` and `attention_mask`; leave it out."
 _LOADING = {
     **dict.fromkeys(("device", "device_map"), 'Give engine="jax" for a GPU; it takes the first one.'),
@@ -144,7 +150,7 @@ FOREIGN_ARGUMENTS = {
     "Bert.encode": {
         "normalize_embeddings": "Give it to what comes back, as vectors(normalize=True).",
         **dict.fromkeys(("convert_to_numpy", "convert_to_tensor", "return_tensors"), _ALREADY),
-        **dict.fromkeys(("batch_size", "chunk_size"), _BY_ITSELF),
+        **dict.fromkeys(("batch_size", "chunk_size"), IN_BATCHES),
         "show_progress_bar": "A TextEncoder with verbose=True shows one.",
         "output_value": "Of what comes back, vectors() are of texts and hidden_states[-1] of tokens.",
         "output_hidden_states": "`hidden_states` of what comes back has all of them; leave it out.",
@@ -220,11 +226,6 @@ FOREIGN_ATTRIBUTES = {
         "save": "An encoder learns nothing, so keep the folder of its model.",
     },
 }
-# Arguments that methods of estimators have elsewhere, and that are not options here.
-METHOD_ARGUMENTS = {
-    **dict.fromkeys(("validation_data", "eval_set", "eval_dataset"), "fit takes dev=(X_dev, y_dev)."),
-    "sample_weight": "rows have no weights, so leave it out.",
-}
 
 
 def refuse_unknown(
@@ -253,7 +254,7 @@ def refuse_unknown(
     """
     for argument in given:
         if argument not in known and (advice := advise(argument)):
-            raise TypeError(f"{name}() has no argument {argument!r}; {advice}")
+            raise TypeError(f"{name}() has no argument {argument!r}; {_lowered(advice)}")
 
 
 def explains_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -275,7 +276,7 @@ def explains_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        refuse_unknown(kwargs, known, name, lambda argument: _lowered(remedies.get(argument, "")))
+        refuse_unknown(kwargs, known, name, lambda argument: remedies.get(argument, ""))
         return function(*args, **kwargs)
 
     return call
@@ -297,13 +298,14 @@ def explains_foreign_attributes(kind: type[Kind]) -> type[Kind]:
         The same class.
     """
 
-    def refuse(self: Kind, name: str) -> Any:
-        message = f"{kind.__name__!r} object has no attribute {name!r}"
-        if advice := attribute_advice(kind.__name__, name):
-            message = f"{message}; {advice}"
+    def explain(self: Kind, name: str) -> Any:
+        advice = attribute_advice(kind.__name__, name)
+        if not advice or hasattr(type(self), name):  # a property of a subclass may have failed
+            return object.__getattribute__(self, name)  # raises the error once more
+        message = f"{type(self).__name__!r} object has no attribute {name!r}; {advice}"
         raise AttributeError(message, name=name, obj=self)
 
-    type.__setattr__(kind, "__getattr__", refuse)
+    type.__setattr__(kind, "__getattr__", explain)
     return kind
 
 

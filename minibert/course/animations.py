@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
+from minibert.base.terminal import counted
 from minibert.core import wordpiece
 from minibert.core.ops import AdamRule
 from minibert.model.ops import Ops
 from minibert.reports.markup import inert_json, rendered, shown
 from minibert.reports.pictures import ticks
+from minibert.tokenizer.encoding import whole_number
 
 STATIC = Path(__file__).with_name("static")
 WIDTH = 360.0  # of every picture, about as many pixels as a phone has
@@ -160,8 +162,9 @@ def joins(text: str, most: int = 30) -> Animation:
     Raises
     ------
     InputError
-        When there is nothing to join, as no pair of letters occurs twice.
+        When there is nothing to join, as no pair of letters occurs twice, or `most` is less than 1.
     """
+    whole_number("most", most, 1)
     words = Counter(wordpiece.split_words(text))
     learned = [piece for piece in wordpiece.learn(words, 10**9)[5:] if len(piece.removeprefix("##")) > 1]
     learned = learned[:most]
@@ -185,10 +188,14 @@ def joins(text: str, most: int = 30) -> Animation:
         )
     shapes, bottom = _words(words, states, ["", *learned])
     shapes += _table(bottom + 22, chosen)
+    frames, becomes = "one frame", learned[0]
+    if len(learned) > 1:
+        frames = f"each of {len(learned)} frames"
+        becomes = f"{learned[0]} in the first, {learned[-1]} in the last"
     alt = (
-        f"The {len(words)} different words of a text in boxes, letter by letter at first, above a table of "
-        f"pairs of neighbours. In each of {len(learned)} frames the pair with the greatest gain is joined "
-        f"wherever it stands: it becomes {learned[0]} in the first, {learned[-1]} in the last."
+        f"The {counted(len(words), 'different word')} of a text in boxes, letter by letter at first, above a "
+        f"table of pairs of neighbours. In {frames} the pair with the greatest gain is joined "
+        f"wherever it stands: it becomes {becomes}."
     )
     return Animation(alt, captions, bottom + 22 + 18 * ROWS + 6, shapes, 1.2)
 
@@ -253,7 +260,7 @@ def descent(
     alt = (
         f"Contour lines of a loss over {names[0]} and {names[1]}, drawn twice: on the left with the path of "
         "gradient descent, on the right with that of Adam, from the same place. Below, both losses over "
-        f"{steps} steps, from {_number(losses['Adam'][0], 3)} to {ends}."
+        f"{counted(steps, 'step')}, from {_number(losses['Adam'][0], 3)} to {ends}."
     )
     return Animation(alt, captions, 366, shapes, 0.15)
 
@@ -304,10 +311,10 @@ def neighbour_head(maps: Sequence[tuple[int, np.ndarray]], gains: np.ndarray) ->
         shapes.append(_text(right, 377, side, "end", colour))
     ends = "; ".join(f"{side} from {one[0]:.2f} to {one[-1]:.2f}" for side, one in beside.items())
     alt = (
-        f"The mean attention map of head {head + 1} on windows of {n} tokens, {len(steps)} times from step "
-        f"{steps[0]} to step {steps[-1]}; the larger a weight, the fuller the colour of its cell. The cells "
-        f"beside the main diagonal are the weights on neighbours. Their means change: {ends}; even ones are "
-        f"{1 / n:.2f}. Below are two plots over the same steps, of the gain, which goes from "
+        f"The mean attention map of head {head + 1} on windows of {n} tokens, {counted(len(steps), 'time')} "
+        f"from step {steps[0]} to step {steps[-1]}; the larger a weight, the fuller the colour of its cell. "
+        f"The cells beside the main diagonal are the weights on neighbours. Their means change: {ends}; even "
+        f"ones are {1 / n:.2f}. Below are two plots over the same steps, of the gain, which goes from "
         f"{_number(at_maps[0], 2)} to {_number(at_maps[-1], 2)} nats, and of the two means."
     )
     return Animation(alt, captions, 494, shapes, 0.25)

@@ -186,6 +186,7 @@ class _EvaluationRequest:
         **computing: Any,
     ) -> None:
         listed = [folders] if isinstance(folders, str | Path) else folders
+        data = None if data is None else path_of(data, "data")
         other_task = None if task is None else registry.create(task)
         self.models = [open_model(folder, task=other_task, **computing) for folder in listed]
         check_ensemble(self.models)

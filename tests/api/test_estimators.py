@@ -311,7 +311,7 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
     assert loaded.out is None and loaded.fit(FEW, alternating("x", "y")).classes_.tolist() == ["x", "y"]
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(InputError, match="out='' is empty; give the name of a folder, or leave it out"):
+    with pytest.raises(InputError, match="^out='' names no file or folder; give one[.]$"):
         minibert.TextClassifier(model, **STEP, out="").fit(FEW, alternating("x", "y"))
     pretrained = tmp_path / "pretrained"
     pretrained.mkdir()
@@ -350,6 +350,7 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
             [["x"], ["y"]],
             "^y is a matrix of one column; give its values alone, np.ravel.y.[.]$",
         ),
+        (["a", "the"], [[], []], "^y has no value in any row; give one for each row[.]$"),
         (["a", "the"], [["x"], "y"], "Row 0 of y is not a string, a whole number or a bool .*'x'"),
         (["a", "the"], ["x", " "], "Row 1 of y is empty"),
         (["a", " "], ["x", "y"], "Row 1 of X is empty; give a text with words in it"),

@@ -338,6 +338,15 @@ def test_an_unpickled_engine_is_made_as_the_first_was(name):
     assert getattr(both[0].ops, "_details", "") == getattr(model.ops, "_details", "")
 
 
+def test_a_pickle_of_an_older_version_computes(model):
+    state = Bert(model.config, model.params, model.ops).__getstate__()
+    del state["_placed"]
+    older = Bert.__new__(Bert)
+    vars(older).update(pickle.loads(pickle.dumps(state)))
+    again, expected = (one.encode(encoding(2, 7, 3)).hidden_states[-1] for one in (older, model))
+    np.testing.assert_array_equal(again, expected)
+
+
 def test_parameters_that_take_the_place_of_others_are_computed_with(model):
     changed = Bert(model.config, model.params, model.ops)
     states = changed.encode(encoding(2, 7, 3)).hidden_states

@@ -162,6 +162,20 @@ def test_a_missing_attribute_is_what_python_says_and_objects_can_be_copied():
     assert isinstance(copy.copy(empty), Encoded)
 
 
+def test_an_error_inside_a_property_is_shown_as_it_is():
+    class Sub(minibert.Bert):
+        config = minibert.BertConfig.from_size("tiny", vocab_size=100)
+        width = property(lambda self: self.config.hidden_sise)
+        parameters = property(lambda self: self.config.hidden_sise)
+
+    empty = Sub.__new__(Sub)
+    for name in ("width", "parameters"):
+        with pytest.raises(AttributeError, match="^'BertConfig' object has no attribute 'hidden_sise'"):
+            getattr(empty, name)
+    with pytest.raises(AttributeError, match="^'Sub' object has no attribute 'cuda'; an engine"):
+        empty.cuda  # noqa: B018
+
+
 @pytest.mark.parametrize(
     ("method", "argument", "advice"),
     [
@@ -169,11 +183,14 @@ def test_a_missing_attribute_is_what_python_says_and_objects_can_be_copied():
         ("fit", "num_train_epochs", "give epochs to TextClassifier(...)."),
         ("fit", "batch_size", "give it to TextClassifier(...)."),
         ("fit", "xyzzy", "leave it out."),
-        ("predict", "batch_size", "texts are computed some thousand tokens at a time, so leave it out."),
+        ("predict", "batch_size", "texts are processed in batches of a few thousand tokens; leave it out."),
         ("predict_proba", "verbose", "give it to TextClassifier(...)."),
         ("score", "sample_weight", METHOD_ARGUMENTS["sample_weight"]),
         ("evaluate", "yy", "did you mean y?"),
         ("explain", "answr", "did you mean answer?"),
+        ("score", "sel", "leave it out."),
+        ("fit", "eval_set", "fit takes dev=(X_dev, y_dev)."),
+        ("predict", "eval_set", "leave it out."),
     ],
 )
 def test_methods_of_estimators_say_where_an_argument_belongs(method, argument, advice):
@@ -181,6 +198,21 @@ def test_methods_of_estimators_say_where_an_argument_belongs(method, argument, a
     with pytest.raises(TypeError) as refused:
         getattr(classifier, method)(["a film"], **{argument: 3})
     assert str(refused.value) == f"{method}() has no argument {argument!r}; {advice}"
+
+
+def test_only_a_fit_that_has_dev_is_said_to_take_it():
+    encoder = minibert.TextEncoder("nowhere")
+    with pytest.raises(TypeError, match="^fit.. has no argument 'validation_data'; leave it out[.]$"):
+        encoder.fit(["a"], validation_data=1)
+
+
+def test_an_argument_that_is_given_twice_is_refused():
+    with pytest.raises(TypeError, match=r"^finetune\(\) got task twice; give it once[.]$"):
+        minibert.finetune("sst2", task="mrpc", data="d", model="m")
+    with pytest.raises(TypeError, match=r"^TextClassifier\(\) got model twice; give it once[.]$"):
+        minibert.TextClassifier("a", model="b")
+    with pytest.raises(TypeError, match="has no argument 'sel'; leave it out"):
+        minibert.TextClassifier("a", sel=1)
 
 
 def test_other_wrong_arguments_and_errors_within_are_left_to_python():

@@ -128,6 +128,18 @@ def test_no_more_joins_are_shown_than_asked_for(every):
     ]
 
 
+def test_at_least_one_join_is_asked_for():
+    with pytest.raises(InputError, match="^most=0 is not possible; give a whole number") as raised:
+        animations.joins("aa aa aa", most=0)
+    assert raised.value.arguments == {"most": 0}
+
+
+def test_what_there_is_one_of_is_described_in_the_singular():
+    alt = animations.joins("aa aa aa").alt
+    assert alt.startswith("The 1 different word of a text in boxes")
+    assert "In one frame the pair" in alt and alt.endswith("it becomes aa.")
+
+
 def test_paths_are_those_of_the_formulas():
     path, losses = animations.follow(bowl, (-9.0, 1.0), animations.gradient_descent(0.05), 7)
     factors = 1 - 0.05 * np.array([0.1, 7.0])

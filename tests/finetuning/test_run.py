@@ -174,6 +174,11 @@ def test_evaluating_a_run_gives_the_figures_of_its_report(run, sst2):
     assert "accuracy" in measured_text(found) and "95% interval (Wilson): " in measured_text(found)
 
 
+def test_evaluating_on_data_without_a_name_is_refused(run):
+    with pytest.raises(InputError, match="^data='' names no file or folder; give one[.]$"):
+        evaluate(run, "", engine="numpy")
+
+
 def test_one_model_and_single_texts_are_asked_as_they_are(run, sst2):
     assert evaluate(run, sst2, engine="numpy") == evaluate([run], sst2, engine="numpy")
     texts = ["the film was very charming", "no"]

@@ -107,6 +107,23 @@ def test_lists_of_names_stay_names(names, tmp_path, monkeypatch):
     assert texts_or_names(iter(names)) == (None, names)
 
 
+@pytest.mark.parametrize("name", ["~/My Books", "b?", "x" * 160 + "/" + "y" * 160])
+def test_a_name_of_something_that_exists_is_not_a_text(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("My Books").mkdir()
+    Path("b1").touch()
+    Path("x" * 160, "y" * 160).mkdir(parents=True)
+    assert texts_or_names(name) == (None, name)
+
+
+def test_lists_of_long_paths_and_of_names_in_the_home_folder_stay_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path(tmp_path, "My Books").mkdir()
+    for names in (["~/My Books"], ["/".join(["x" * 160] * 2)]):
+        assert texts_or_names(names) == (None, names)
+
+
 def test_missing_texts_are_left_out_with_a_warning():
     with pytest.warns(UserWarning, match="Of 4 texts, 2 are missing or empty, and left out"):
         assert texts_or_names(pandas.Series([TWO[0], None, float("nan"), TWO[1]]))[0] == TWO
@@ -152,6 +169,9 @@ def test_refused_texts_leave_nothing_behind(tmp_path, monkeypatch):
         minibert.pretrain(["corpus", "wiki"], **SMALL)
     with pytest.raises(minibert.InputError, match="is not the name of a file .*put it into a list of texts"):
         minibert.pretrain("It was a dark and stormy night. " * 40, **SMALL)
+    for text in ("Who is there?", "Who/what\0is it?", "~\0"):
+        with pytest.raises(minibert.InputError, match="put it into a list of texts"):
+            texts_or_names(text)
     assert os.listdir(tmp_path) == []
 
 
