@@ -271,5 +271,5 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
         raise InputError(f"{given} is too short; give at least {SHORTEST}.", seq_length=shown)
     total = sum(share for _, share in lengths)
     if not abs(total - 1) <= 1e-6:
-        raise InputError(f"{given} has shares that sum to {total:g}; let them sum to 1.", seq_length=shown)
+        raise InputError(f"{given} has shares that sum to {total:g}; they must sum to 1.", seq_length=shown)
     return lengths

@@ -105,7 +105,7 @@ class Sentences(Task):
         if len(labels) < 2:
             problem = "no training example has a label"
             if labels:
-                problem = f"{next(iter(labels))!r} is the label of all training examples"
+                problem = f"every training example has the label {next(iter(labels))!r}"
             raise InputError(f"{problem}; give examples of at least two classes.")
         return in_order(labels)
 

@@ -95,7 +95,7 @@ def checked_words(
         faults = "; ".join(wrong[:MOST_WRONG])
         if len(wrong) > MOST_WRONG:
             faults += f"; and {len(wrong) - MOST_WRONG:,} more"
-        advice = "give one word a line, without spaces and punctuation; `special_tokens` may be any strings"
+        advice = "give one word per line, without spaces or punctuation; `special_tokens` takes any strings"
         raise InputError(f"{faults}; {advice}.")
     if known and not pieces and not adds_special:
         names = some_of([repr(word) for word in known])

@@ -365,7 +365,7 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
         ({"a", "the"}, ["x", "y"], "X is a set, which has no order; give a list"),
         (["a"], ["x"], "X has one sample, and the model is measured on another"),
         (["a", "the"], None, "the target y is None; give a value for each row"),
-        (["a", "the"] * 9, ["x"] * 18, "^.x. is the label of all training examples; give examples of at"),
+        (["a", "the"] * 9, ["x"] * 18, "^every training example has the label .x.; give examples of at"),
         (
             {"review": ["a"], "stars": [1]},
             "stars",
@@ -451,7 +451,7 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
 def test_errors_name_rows_and_a_useless_model_is_warned_of(model):
     with pytest.raises(InputError, match="^row 1 of X: a text is empty, or has no piece"):
         minibert.TextClassifier(model).fit(["a", "\u200d"] * 9, ["x", "y"] * 9)
-    with pytest.raises(InputError, match="^'x' is the label of all training examples"):
+    with pytest.raises(InputError, match="^every training example has the label 'x'"):
         minibert.TextClassifier(model).fit(["a", "the"] * 9, ["x"] * 18)
     with pytest.raises(TypeError, match=r"TextClassifier\(\) has no argument 'epoch'; did you mean epochs\?"):
         minibert.TextClassifier(model, epoch=2)

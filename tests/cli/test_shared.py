@@ -158,7 +158,7 @@ def test_a_value_that_cannot_be_is_answered_with_those_that_can(words, told, cap
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("finetune classify --lr 1e-3 1e-4 --out x", "have commas between them: --lr 1e-3,1e-4)"),
+        ("finetune classify --lr 1e-3 1e-4 --out x", "put commas between several values: --lr 1e-3,1e-4)"),
         ("finetune classify --out my runs", "spaces: --out 'my runs')"),
         (
             "predict --data my data.csv --model m --out y",
@@ -166,15 +166,15 @@ def test_a_value_that_cannot_be_is_answered_with_those_that_can(words, told, cap
         ),
         (
             "finetune classify films.csv --out x",
-            "'films.csv' is one word too many (did you mean --data films.csv?)",
+            "'films.csv' is not expected here (did you mean --data films.csv?)",
         ),
         ("predict --model m --out x films.csv", "(did you mean --data films.csv?)"),
         (
             "predict --model m --out x warm",
-            "'warm' is one word too many (predict reads a file; for one text: minibert classify --model "
+            "'warm' is not expected here (predict reads a file; for one text: minibert classify --model "
             "MODEL TEXT)",
         ),
-        ("gradcheck films.csv", "minibert gradcheck: 'films.csv' is one word too many (leave it out); see"),
+        ("gradcheck films.csv", "minibert gradcheck: 'films.csv' is not expected here (leave it out); see"),
         (
             "finetune films.csv --out x --model m",
             "'films.csv' is a file or folder, not a task; for a table of your own: minibert finetune "

@@ -492,7 +492,7 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     data = own([("the film", 1), ("a story", 2)], [("a film", 1)])
     fails(small_options(model, data, "regress"), out, "dev has one example, and a correlation needs two")
     data = own([("the film", "a")], two)
-    fails(small_options(model, data, "classify"), out, "train: 'a' is the label of all training examples; ")
+    fails(small_options(model, data, "classify"), out, "train: every training example has the label 'a'; ")
 
 
 def test_classes_with_too_few_examples_are_named_in_the_words_of_the_file(model, tmp_path):

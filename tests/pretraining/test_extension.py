@@ -206,7 +206,7 @@ def test_an_encoder_without_a_head_is_extended_and_not_measured(model, corpus, t
         ("covid-19", "where it becomes 'covid', '-', '19'"),
         (
             "[NEW]",
-            "becomes '[', 'new', ']'; give one word a line, without spaces and punctuation; --special-token",
+            "becomes '[', 'new', ']'; give one word per line, without spaces or punctuation; --special-token",
         ),
         ("##ology", "where it becomes '#', '#', 'ology'"),
         ("\u200d", "where it vanishes"),

@@ -97,9 +97,9 @@ def test_a_length_schedule_is_read(text, lengths):
         (",".join(["16:0.001"] * 1000), "is not a schedule"),
         ("4", "seq_length='4' is too short; give at least 5"),
         ("16:0.5,4:0.5", "seq_length='16:0.5,4:0.5' is too short"),
-        ("16:0.4", "seq_length='16:0.4' has shares that sum to 0.4; let them sum to 1"),
-        ("16:0.5,32:0.6", "sum to 1.1; let"),
-        ("16:0.5,32:nan", "sum to nan; let"),
+        ("16:0.4", "seq_length='16:0.4' has shares that sum to 0.4; they must sum to 1"),
+        ("16:0.5,32:0.6", "sum to 1.1; they"),
+        ("16:0.5,32:nan", "sum to nan; they"),
     ],
 )
 def test_a_length_schedule_that_makes_no_sense_is_refused(text, message):

@@ -455,7 +455,7 @@ def test_custom_classes_are_in_natural_order():
     assert labels("spam", "ham", "eggs") == ("eggs", "ham", "spam")
     with pytest.raises(
         InputError,
-        match=r"^'spam' is the label of all training examples; give examples of at least two classes\.$",
+        match=r"^every training example has the label 'spam'; give examples of at least two classes\.$",
     ):
         labels("spam", "spam")
 

@@ -181,7 +181,7 @@ class Parser(argparse.ArgumentParser):
         """
         flags = list(dict.fromkeys(word.partition("=")[0] for word in words if word.startswith("-")))
         if not flags:
-            self.error(f"{words[0]!r} is one word too many ({self._advice_for_word(words)})")
+            self.error(f"{words[0]!r} is not expected here ({self._advice_for_word(words)})")
         text, *others = dict.fromkeys(filter(None, map(self._advice_for_flag, flags))) or [""]  # each once
         for advice in others:
             end = "" if text.endswith(("?", ".")) else "."
@@ -214,7 +214,7 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flag)
         given = [value, *words]
         if action and isinstance(action.type, partial) and all(map(_is_number, given)):
-            return f"several values have commas between them: {flag} {','.join(given)}"
+            return f"put commas between several values: {flag} {','.join(given)}"
         if "--data" in self._option_string_actions and os.path.exists(words[0]):
             return f"did you mean --data {shlex.quote(words[0])}?"
         if "--data" not in self._words and (instead := INSTEAD.get((self._command, ""))):
