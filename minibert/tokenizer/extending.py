@@ -101,7 +101,7 @@ def checked_words(
         names = some_of([repr(word) for word in known])
         raise InputError(f"The vocabulary has {names} already, and no other word is given; give new ones.")
     if not known and not pieces:
-        raise InputError("There is no word to add; give a file with one word a line.")
+        raise InputError("There is no word to add; give a file with one word per line.")
     return NewWords(list(pieces.values()), known, repeated)
 
 

@@ -210,7 +210,7 @@ def test_an_encoder_without_a_head_is_extended_and_not_measured(model, corpus, t
         ),
         ("##ology", "where it becomes '#', '#', 'ology'"),
         ("\u200d", "where it vanishes"),
-        ("a" * 201, "a word of over 200 characters is [UNK]; give one word a line"),
+        ("a" * 201, "a word of over 200 characters is [UNK]; give one word per line"),
         ("a-b\ndog\nc d", "becomes 'a', '-', 'b'; {folder}/words.txt, line 4: 'c d' is not a word"),
     ],
 )
@@ -301,7 +301,7 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
     no_text = "--n 5 says how many pieces to learn, and there is no text to learn them from; leave it out."
     assert no_text in told(*words, "--n", 5)
     assert "No new pieces are given" in told()
-    assert "There is no word to add; give a file with one word a line." in told("--words", words_in(tmp_path))
+    assert "There is no word to add; give a file with one word per line." in told("--words", words_in(tmp_path))
     assert "words.txt'; check its name." in told("--words", tmp_path / "no" / "words.txt")
     assert "no folder" in told(*learn, of=tmp_path / "nowhere")
     tuned = write_model(tmp_path / "tuned", Head("classify", 2))
