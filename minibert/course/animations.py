@@ -123,24 +123,35 @@ class Panel(NamedTuple):
         """Return where on the vertical axis a value is."""
         return self.top + (self.ys[1] - value) / (self.ys[1] - self.ys[0]) * self.height
 
+    def positions(self, points: Any) -> np.ndarray:
+        """Return where in the picture points (n,2) are."""
+        xs, ys = np.asarray(points, float).T
+        return np.stack([self.x(xs), self.y(ys)], axis=1)
+
     def line(self, points: Any, **attributes: Any) -> Shape:
         """Draw a line through points (n,2)."""
-        points = np.asarray(points, float)
-        places = np.stack([self.x(points[:, 0]), self.y(points[:, 1])], 1)
-        styles = {name.replace("_", "-"): value for name, value in attributes.items()}
-        return Shape("polyline", {"points": _places(places), "fill": "none", **styles})
+        styles: dict[str, Any] = {"points": _places(self.positions(points)), "fill": "none"}
+        for name, value in attributes.items():
+            styles[name.replace("_", "-")] = value
+        return Shape("polyline", styles)
 
     def axes(self, x_name: str, y_name: str, labels: bool = True) -> list[Shape]:
         """Draw the two axes with their names and round numbers, on the vertical one only with `labels`."""
-        right, bottom = self.left + self.width, self.top + self.height
-        corner = [(self.left, self.top), (self.left, bottom), (right, bottom)]
-        shapes = [Shape("polyline", {"points": _places(corner), "fill": "none", "stroke": "currentColor"})]
+        left, top = self.left, self.top
+        right = left + self.width
+        bottom = top + self.height
+        both_axes = _places([(left, top), (left, bottom), (right, bottom)])
+        style = {"points": both_axes, "fill": "none", "stroke": "currentColor"}
+        shapes = [Shape("polyline", style)]
         for tick in _inside(self.xs):
-            shapes.append(_text(self.x(tick), bottom + 13, _number(tick), "middle"))
-        for tick in _inside(self.ys) if labels else ():
-            shapes.append(_text(self.left - 5, self.y(tick) + 4, _number(tick), "end"))
+            label = _number(tick)
+            shapes.append(_text(self.x(tick), bottom + 13, label, "middle"))
+        if labels:
+            for tick in _inside(self.ys):
+                label = _number(tick)
+                shapes.append(_text(left - 5, self.y(tick) + 4, label, "end"))
         shapes.append(_text(right, bottom + 26, x_name, "end"))
-        shapes.append(_text(self.left, self.top - 7, y_name))
+        shapes.append(_text(left, top - 7, y_name))
         return shapes
 
 
@@ -409,12 +420,17 @@ def _contours(loss: Loss, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]
     """Return lines (n,2) of equal loss within a rectangle, closer to each other near its lowest point."""
     from matplotlib.figure import Figure
 
-    columns = np.linspace(low[0], high[0], GRID)
-    rows = np.linspace(low[1], high[1], GRID)
-    heights = np.array([[loss(np.array([column, row]))[0] for column in columns] for row in rows])
-    levels = heights.min() + np.geomspace(0.002, 0.9, 10) * np.ptp(heights)
-    drawn = Figure().subplots().contour(columns, rows, heights, levels=levels)
-    return [line for lines in drawn.allsegs for line in lines if len(line) > 1]
+    columns, rows = np.linspace(low, high, GRID).T
+    heights = np.empty((GRID, GRID))
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            heights[i, j], _ = loss(np.array([column, row]))
+    shares = np.geomspace(0.002, 0.9, 10)  # of the way from the lowest point to the highest
+    levels = heights.min() + shares * np.ptp(heights)
+    axes = Figure().subplots()
+    drawn = axes.contour(columns, rows, heights, levels=levels)
+    lines = [line for level in drawn.allsegs for line in level]
+    return [line for line in lines if len(line) > 1]
 
 
 def _joined(pair: tuple[str, str]) -> str:
@@ -539,11 +555,15 @@ def _heat_map(maps: np.ndarray, name: str) -> list[Shape]:
 
 def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
     """Draw a line (frames,2) as far as it has come, and a dot where it is."""
-    places = np.stack([panel.x(points[:, 0]), panel.y(points[:, 1])], 1)
-    counts = list(range(1, len(points) + 1))
     line = panel.line(points, stroke=colour, stroke_width=1.5)
-    line.attributes["count"] = counts
-    dot = {"cx": places[:, 0].tolist(), "cy": places[:, 1].tolist(), "r": 3.5, "fill": colour}
+    line.attributes["count"] = list(range(1, len(points) + 1))
+    xs, ys = panel.positions(points).T
+    dot = {
+        "cx": xs.tolist(),
+        "cy": ys.tolist(),
+        "r": 3.5,
+        "fill": colour,
+    }
     return [line, Shape("circle", dot)]
 
 
