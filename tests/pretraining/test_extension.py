@@ -301,7 +301,8 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
     no_text = "--n 5 says how many pieces to learn, and there is no text to learn them from; leave it out."
     assert no_text in told(*words, "--n", 5)
     assert "No new pieces are given" in told()
-    assert "There is no word to add; give a file with one word per line." in told("--words", words_in(tmp_path))
+    empty = "There is no word to add; give a file with one word per line."
+    assert empty in told("--words", words_in(tmp_path))
     assert "words.txt'; check its name." in told("--words", tmp_path / "no" / "words.txt")
     assert "no folder" in told(*learn, of=tmp_path / "nowhere")
     tuned = write_model(tmp_path / "tuned", Head("classify", 2))

@@ -47,7 +47,7 @@ def _ours(message: str) -> Exception:
     if "RESOURCE_EXHAUSTED" in message:
         return _out_of_memory(message, reason)
     if jax.process_count() > 1:
-        advice = "the last checkpoint is intact: start them all again with resume=True."
+        advice = "the last checkpoint is intact: start all processes again to resume it."
         return RunError(f"Another process of this run has ended or can't be reached ({reason}); {advice}")
     return RunError(f"JAX could not compute this: {reason}.")
 
