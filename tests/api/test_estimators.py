@@ -224,7 +224,7 @@ def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp
         several.fit(TEXTS, ["good"] * len(TEXTS))
     with pytest.raises(InputError, match="y is a matrix with other values than 0 and 1"):
         several.fit(TEXTS, 2 * matrix)
-    with pytest.raises(InputError, match="y has lists of zeros and ones; where they are a matrix, give np"):
+    with pytest.raises(InputError, match="y has lists of zeros and ones; if they are a matrix, give np"):
         minibert.MultilabelClassifier(model, **STEP).fit(TEXTS, matrix.tolist())
     table = dict(zip(several.classes_, matrix.T, strict=True))
     named = minibert.MultilabelClassifier(model, **STEP).fit(TEXTS, table)
