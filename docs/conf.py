@@ -70,6 +70,11 @@ AROUND_FUNCTIONS = [
     r"(<mo>&ApplyFunction;</mo>)(?!\s*(?:<mrow>\s*)?<mo[^>]*>[(\[])",
 ]
 
+# A letter with an accent and an index: docutils sets the index below the letter.
+ACCENTED = re.compile(
+    r"<munderover>\s*(<mi>[^<]*</mi>)\s*(<m[in]>[^<]*</m[in]>)\s*(<mo[^>]*>[^<]</mo>)\s*</munderover>"
+)
+
 
 def formula(writer: Any, node: nodes.Element) -> None:
     """Write MathML, which browsers set by themselves."""
@@ -80,6 +85,7 @@ def formula(writer: Any, node: nodes.Element) -> None:
         written = tex2mathml(text, as_block=isinstance(node, nodes.math_block))
     except MathError as wrong:
         raise RuntimeError(f"{node.source}: {wrong} It stands in {text!r}.") from wrong
+    written = ACCENTED.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', written)
     for place in AROUND_FUNCTIONS:
         written = re.sub(place, r'\1<mspace width="0.1667em"></mspace>', written)
     written = written.replace("<mo maxsize=", '<mo form="prefix" stretchy="true" maxsize=')  # "|", too, grows
