@@ -118,10 +118,10 @@ notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, f
 	  $(BIN)/jupytext --quiet --to ipynb --execute "$$source" || exit 1; done
 
 SPHINX = $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+# Without Chromium there is no PDF; `make book` says so before it begins.
 docs: book ## the pages, the API and the course solved, as one site, and the course as a PDF: docs/_build/html
 	$(SPHINX) -t solved $(ARGS)
-	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then $(BIN)/python docs/printed.py; \
-	  else echo "minibert: no PDF: there is no Chromium to print it (Debian, Ubuntu: apt install chromium)"; fi
+	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then $(BIN)/python docs/printed.py; fi
 	@echo "minibert: open docs/_build/html/index.html"
 
 book: $(VENV)/.with-docs ## run the chapters that have changed with the official answers; all of them take an hour or more

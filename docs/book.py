@@ -253,6 +253,9 @@ def with_note(notebook: Any, text: str) -> Any:
     return notebook
 
 
+NO_PRINTER = "there is no Chromium to print a PDF (Debian, Ubuntu: apt install chromium)"
+
+
 def printer() -> str | None:
     """Find the Chromium that prints the PDF; return its path, or None if there is none."""
     return shutil.which("chromium") or shutil.which("google-chrome")
@@ -295,6 +298,6 @@ if __name__ == "__main__":
     parser.add_argument("--into", type=Path, default=BOOK, help="folder for the notebooks (build/book)")
     given = parser.parse_args()
     if not printer():
-        print("minibert: there is no Chromium to print a PDF (Debian, Ubuntu: apt install chromium)")
+        print(f"minibert: {NO_PRINTER}")
     made = make(given.chapters or CHAPTERS, given.into.resolve())
     print(f"minibert: {len(made)} chapters were run; the others have not changed")

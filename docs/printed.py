@@ -190,7 +190,7 @@ def print_book(site: Path = SITE) -> Path:
 
     program = book.printer()
     if not program:
-        raise FileNotFoundError("There is no Chromium to print with (Debian, Ubuntu: apt install chromium).")
+        raise FileNotFoundError(book.NO_PRINTER)
     pages = sorted((site / "notebooks").glob("[0-9][0-9]_*.html"))
     articles = {path.name[:2]: chapter(path.name[:2], path.read_text("utf-8")) for path in pages}
     page, pdf = site / "book.html", site / book.PDF

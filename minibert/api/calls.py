@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from minibert.base.errors import did_you_mean
 from minibert.base.foreign_names import (
+    DEV_ARGUMENTS,
     IN_BATCHES,
     METHOD_ARGUMENTS,
     advice_for,
@@ -150,9 +151,10 @@ def explains_unknown_arguments(
 
 def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: str) -> str:
     """Say what to do instead of giving a method an argument that it does not have."""
-    advice = METHOD_ARGUMENTS.get(unknown, "")
-    if advice and ("dev" in names or "dev=" not in advice):
-        return advice
+    if unknown in METHOD_ARGUMENTS:
+        return METHOD_ARGUMENTS[unknown]
+    if unknown in DEV_ARGUMENTS and "dev" in names:
+        return f"{method} takes dev=(X_dev, y_dev)."
     if unknown == "batch_size" and method != "fit":
         return IN_BATCHES
     options = [field.name for field in dataclasses.fields(estimator)]

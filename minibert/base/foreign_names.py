@@ -127,10 +127,8 @@ FOREIGN_NAMES = {
 NOTES = {"minutes": "A run is as long as `steps` or `minutes` say; give one of them."}
 
 # Arguments that methods of estimators have elsewhere, and that are not options here.
-METHOD_ARGUMENTS = {
-    **dict.fromkeys(("validation_data", "eval_set", "eval_dataset"), "fit takes dev=(X_dev, y_dev)."),
-    "sample_weight": "rows have no weights, so leave it out.",
-}
+METHOD_ARGUMENTS = {"sample_weight": "rows have no weights, so leave it out."}
+DEV_ARGUMENTS = ("validation_data", "eval_set", "eval_dataset")  # of a method that has `dev` here
 IN_BATCHES = "Texts are processed in batches of a few thousand tokens; leave it out."
 
 _ALREADY = "What comes out are arrays of NumPy; leave it out."

@@ -243,9 +243,8 @@ class RunOptions(TrainingArguments):
             is_not_string = field.type is str and not isinstance(value, str)
             if is_none or is_not_string:
                 rules = metadata_of(type(self), name).get("rules", ())
-                wanted = next(
-                    (what for what, _ in rules), "True or False" if field.type is bool else "a string"
-                )
+                of_type = "True or False" if field.type is bool else "a string"
+                wanted = next((what for what, _ in rules), of_type)
                 if hasattr(value, "__len__") and not isinstance(value, str | bytes):  # a whole table, perhaps
                     raise InputError(f"{name} is a {type(value).__name__}; give {wanted}.")
                 raise InputError(f"{name}={value!r} is not valid; give {wanted}.", **{name: value})

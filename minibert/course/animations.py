@@ -177,8 +177,8 @@ def joins(text: str, most: int = 30) -> Animation:
     """
     whole_number("most", most, 1)
     words = Counter(wordpiece.split_words(text))
-    learned = [piece for piece in wordpiece.learn(words, 10**9)[5:] if len(piece.removeprefix("##")) > 1]
-    learned = learned[:most]
+    pieces = wordpiece.learn(words, 10**9)[len(wordpiece.SPECIAL_TOKENS) :]
+    learned = [piece for piece in pieces if len(piece.removeprefix("##")) > 1][:most]
     if not learned:
         raise InputError(f"{text=} has no pair of letters that occurs twice; give more text.", text=text)
     cut = {word: [word[0], *("##" + letter for letter in word[1:])] for word in words}

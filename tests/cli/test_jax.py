@@ -279,7 +279,9 @@ def test_other_errors_of_jax_are_a_sentence_with_advice(monkeypatch):
     with pytest.raises(RunError, match=r"^JAX could not compute this: INTERNAL: a kernel\.$"):
         fail("INTERNAL: a kernel.\nand a page of it")
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(RunError, match=r"Another process of this run .*connection closed.* to resume it\.$"):
+    with pytest.raises(
+        RunError, match=r"Another process of this run .*connection closed.* to resume it \(with `resume`\)\.$"
+    ):
         fail("INTERNAL: Gloo: connection closed")
     with pytest.raises(ValueError, match="^ours$"), jax_failures.translated():
         raise ValueError("ours")
