@@ -56,8 +56,8 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
     return decorate
 
 
-def documented(estimator: type[Kind]) -> type[Kind]:
-    """Describe each parameter of an estimator in its docstring, and have unknown ones refused with advice.
+def explains_arguments(estimator: type[Kind]) -> type[Kind]:
+    """Describe the arguments of an estimator in its docstring, and let it explain wrong ones.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ def documented(estimator: type[Kind]) -> type[Kind]:
         The same class, changed in place.
     """
     estimator.__doc__ = with_parameters(estimator.__doc__, estimator)
-    # `help` would show the arguments of `__new__` or of a metaclass instead of the fields.
-    type.__setattr__(estimator, "__init__", checking_arguments(vars(estimator)["__init__"]))
+    # The dataclass has written `__init__`, so that it can only be wrapped here.
+    estimator.__init__ = checking_arguments(estimator.__init__)  # type: ignore[method-assign]
     return estimator
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from minibert import engines
-from minibert.api.calls import documented, explains_unknown_arguments
+from minibert.api.calls import explains_arguments, explains_unknown_arguments
 from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import Bert, warn_of_cut_texts
@@ -28,7 +28,7 @@ LOADING = ("model", "engine", "threads", "dtype")  # a change of these loads the
 
 
 @explains_foreign_attributes
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class TextEncoder(Parameterised):
     """Turn texts, or pairs of texts, into vectors with a trained BERT, which is not changed.

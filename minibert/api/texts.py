@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from minibert import engines
 from minibert.api.base import Estimator
-from minibert.api.calls import documented, explains_unknown_arguments
+from minibert.api.calls import explains_arguments, explains_unknown_arguments
 from minibert.api.inputs import (
     column,
     column_names,
@@ -128,7 +128,7 @@ class _TextEstimator(Estimator, WindowArguments):
             return explain(model, example, name)
 
 
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class TextClassifier(_TextEstimator, BalanceArguments):
     """Predict a class for a text or a pair of texts.
@@ -328,7 +328,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
             self.classes_ = np.array(self.model_.labels)
 
 
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class MultilabelClassifier(TextClassifier):
     """Predict any number of classes for a text or a pair of texts.
@@ -454,7 +454,7 @@ def _are_of_one_length(lists: list[list[Any]]) -> bool:
     return len(lengths) == 1 and len(lists[0]) > 1
 
 
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class TextRegressor(_TextEstimator):
     """Predict a number for a text or a pair of texts."""

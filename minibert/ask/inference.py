@@ -18,9 +18,9 @@ from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
 from minibert.base.foreign_names import (
     attribute_advice,
+    explains_folder,
     explains_foreign_arguments,
     explains_foreign_attributes,
-    loaded_by,
 )
 from minibert.base.model_names import folder_of, on_disk
 from minibert.base.paths import path_of
@@ -205,7 +205,6 @@ class Encoded:
 
 
 @explains_foreign_attributes
-@loaded_by("minibert.load")
 class Bert:
     """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for inference.
 
@@ -258,6 +257,7 @@ class Bert:
     # The tree of parameters, and the same on the engine's device. Older pickles have no such attribute.
     _placed: Any = None
 
+    @explains_folder("minibert.load")
     def __init__(
         self,
         config: BertConfig,

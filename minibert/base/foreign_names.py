@@ -4,7 +4,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from minibert.core.errors import InputError
 
@@ -325,8 +325,10 @@ def attribute_advice(kind: str, name: str) -> str:
     return _lowered(FOREIGN_ATTRIBUTES[kind].get(name, ""))
 
 
-def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Let a class that is called with nothing but a path name the function that loads folders.
+def explains_folder(
+    loader: str,
+) -> Callable[[Callable[Concatenate[Kind, P], None]], Callable[Concatenate[Kind, P], None]]:
+    """Let the `__init__` of a class name the function that loads folders, if it is given only a path.
 
     Parameters
     ----------
@@ -336,22 +338,19 @@ def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:
     Returns
     -------
     function
-        A decorator for a class.
+        A decorator for `__init__`, which then raises InputError for a single path.
     """
 
-    def decorate(kind: type[Kind]) -> type[Kind]:
-        initialise = vars(kind)["__init__"]
-
+    def decorate(initialise: Callable[Concatenate[Kind, P], None]) -> Callable[Concatenate[Kind, P], None]:
         @functools.wraps(initialise)
-        def checked(self: Kind, *args: Any, **kwargs: Any) -> None:
+        def checked(self: Kind, /, *args: P.args, **kwargs: P.kwargs) -> None:
             if len(args) == 1 and not kwargs and isinstance(args[0], str | os.PathLike):
                 folder = os.fspath(args[0])
-                call = f"{kind.__name__}({folder!r})"
+                call = f"{type(self).__name__}({folder!r})"
                 raise InputError(f"{call} does not read a folder; use {loader}({folder!r}).")
             initialise(self, *args, **kwargs)
 
-        type.__setattr__(kind, "__init__", checked)
-        return kind
+        return checked
 
     return decorate
 

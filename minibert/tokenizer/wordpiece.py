@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
-from minibert.base.foreign_names import explains_foreign_arguments, loaded_by
+from minibert.base.foreign_names import explains_folder, explains_foreign_arguments
 from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
@@ -56,7 +56,6 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
     return rules
 
 
-@loaded_by("minibert.Tokenizer.from_pretrained")
 class Tokenizer(FamiliarNames):
     """Turn text into WordPiece ids and back.
 
@@ -136,6 +135,7 @@ class Tokenizer(FamiliarNames):
     (Tokenizer(9 pieces, lower-cased), 9, 4)
     """
 
+    @explains_folder("minibert.Tokenizer.from_pretrained")
     def __init__(
         self,
         vocab: Iterable[str],
