@@ -842,10 +842,9 @@ def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, .
     indices = tuple(index + count + 1 if index < 0 else index for index in given)
     distinct = set(indices)
     if not indices or len(distinct) < len(indices) or not distinct <= set(range(count + 1)):
-        several = "a list of different ones, 'all' or 'embeddings'"
-        if isinstance(layers, str):
-            several = "several with commas between, all or embeddings"
-        advice = f"give a number from {-count - 1} to {count}, {several}."
+        several = "several separated by commas" if isinstance(layers, str) else "a list of different ones"
+        numbers = f"give a number from {-count - 1} to {count} (-1 is the last layer), {several}"
+        advice = f"{numbers}, 'all' or 'embeddings'."
         raise InputError(f"{layers=} is not possible; {advice}", layers=layers)
     return indices
 

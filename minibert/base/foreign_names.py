@@ -18,9 +18,10 @@ class Foreign(NamedTuple):
 
     ours: tuple[str, ...] = ()  # names of options; the first that the function has is meant
     note: str = ""  # what else differs, as a sentence
+    value: str = ""  # the value of the option that means the same
 
 
-_HALF = Foreign(("dtype",), 'Half precision is dtype="bfloat16".')
+_HALF = Foreign(("dtype",), value="bfloat16")
 _BEST = Foreign((), "The best epoch on dev is kept in any case; leave it out.")
 _PATIENCE = Foreign(("patience",), "It is a number of epochs.")
 _RATE = Foreign(("learning_rates", "learning_rate"))
@@ -387,6 +388,8 @@ def advice_for(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
     option = name_here(name, known)
     if option:
         shown = known[option] if isinstance(known, Mapping) else option
+        if foreign.value:
+            shown = f'{option}="{foreign.value}"'
         note = foreign.note or NOTES.get(option, "")
         return f"did you mean {shown}? {note}".rstrip()
     if foreign.ours:

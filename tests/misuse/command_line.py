@@ -153,6 +153,7 @@ minibert evaluate --model pretrained corpus.txt --data SST-2
 minibert predict --model tuned --data missing --out answers
 minibert predict --model tuned --out answers 'the film is funny'
 minibert predict --model tuned --out answers reviews.csv
+minibert predict --model tuned --data=my data.csv --out answers
 minibert predict --model pretrained --data SST-2 --out answers
 minibert predict --model tuned --data SST-2 --out answers.csv
 minibert predict --model tuned --data SST-2 --out tuned
