@@ -69,7 +69,7 @@ class NotFitted(InputError, AttributeError):
 
 @dataclass(eq=False, repr=False)
 class Estimator(Parameterised, FinetuneArguments, ABC):
-    """Fine-tuning for data in memory; a subclass says what is learned.
+    """Fine-tuning for data in memory; a subclass says what is learnt.
 
     Parameters are only checked by `fit`. They are the options of `minibert finetune` and have the same names,
     except that `seed` is `random_state`. An option that is None follows the recipe of the task.
@@ -100,7 +100,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
     KIND: ClassVar[str] = ""  # scikit-learn's name for this type of estimator
     TASK: ClassVar[str]  # the task of `minibert finetune` for custom tables
 
-    # What is learned
+    # What is learnt
 
     @abstractmethod
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Any]:
@@ -392,7 +392,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         Parameters
         ----------
         int8 : bool, default False
-            Quantize the layers, but not the head.
+            Quantise the layers, but not the head.
 
         Returns
         -------

@@ -81,7 +81,7 @@ class TextEncoder(Parameterised):
 
     @explains_unknown_arguments
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Load the model and check the parameters against it; nothing is learned.
+        """Load the model and check the parameters against it; nothing is learnt.
 
         Parameters
         ----------

@@ -56,7 +56,7 @@ def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
     params : Parameters
         All parameters of the model.
     int8 : bool, default False
-        Quantize the matrices of the layers, but not those of the heads.
+        Quantise the matrices of the layers, but not those of the heads.
 
     Raises
     ------
@@ -400,7 +400,7 @@ class Bert:
         Parameters
         ----------
         int8 : bool, default False
-            Quantize the layers, but not the heads: the weights once, with a scale for each column, and the
+            Quantise the layers, but not the heads: the weights once, with a scale for each column, and the
             activations as they are computed, with a scale for each token. Hidden states change by a few
             percent.
 

@@ -414,7 +414,7 @@ class PythonCounter:
             How many stretches were not UTF-8; 0 unless `raw`.
         """
         text = data.decode("utf-8", "replace" if raw else "surrogatepass")
-        # The stretches between spaces repeat so often that each different one is tokenized only once.
+        # The stretches between spaces repeat so often that each different one is tokenised only once.
         for chunk, times in Counter(split_at_whitespace(text)).items():
             for word in self._basic_tokenizer.tokenize(chunk):
                 if len(word) <= self._max_chars:

@@ -280,7 +280,7 @@ def _switch(name: str, value: bool) -> bool:
 
 
 def split_at_whitespace(text: str) -> list[str]:
-    """Split raw text into chunks that can be tokenized independently, one after the other.
+    """Split raw text into chunks that can be tokenised independently, one after the other.
 
     Parameters
     ----------

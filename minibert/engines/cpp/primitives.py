@@ -163,7 +163,7 @@ class CppPrimitives(Ops):
         weight : (K,N) float32
             The right operand of many later products; an array of another kind is ignored.
         int8 : bool
-            Whether to quantize the copy, which needs a processor with instructions for it (`has_int8`).
+            Whether to quantise the copy, which needs a processor with instructions for it (`has_int8`).
         """
         if _matrices(weight):
             self._run.keep(weight, int8)
