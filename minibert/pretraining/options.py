@@ -243,8 +243,7 @@ class PretrainOptions(RunOptions):
         if self.steps and not recipe.seq_length:
             sequences = self.steps * (self.batch_size or recipe.batch_size)
             answers["seq_length"] = self.schedule_for(lambda longest: sequences * longest)
-        open_answers = {name: value for name, value in answers.items() if getattr(self, name) is None}
-        return dataclasses.replace(self, **open_answers)
+        return self.where_open(answers)
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:

@@ -279,6 +279,27 @@ def _switch(name: str, value: bool) -> bool:
     return bool(value)
 
 
+def decoded(text: str | bytes) -> tuple[str, int]:
+    """Decode a text, if it is bytes in UTF-8.
+
+    Parameters
+    ----------
+    text : str or bytes
+        Each invalid stretch of bytes is read as U+FFFD.
+
+    Returns
+    -------
+    str
+        The text.
+    int
+        How many stretches were invalid: U+FFFD that the bytes themselves contain do not count.
+    """
+    if isinstance(text, str):
+        return text, 0
+    string = text.decode("utf-8", "replace")
+    return string, string.count("\ufffd") - text.count("\ufffd".encode())
+
+
 def split_at_whitespace(text: str) -> list[str]:
     """Split raw text into chunks that can be tokenised independently, one after the other.
 
