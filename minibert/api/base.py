@@ -298,8 +298,10 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         elif scratch is not None:
             folder = Path(scratch.name)
         has_run = folder is not None and (folder / OPTIONS_FILE).exists()
-        if folder is not None and has_run and _is_unfinished(folder, texts):
-            return folder, True
+        if folder is not None and has_run:
+            has_same_examples = _has_same_files(folder / "examples", texts)
+            if has_same_examples and load_report(folder) is None:  # it is not finished
+                return folder, True
         if folder is None or out is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
             return Path(self._scratch.name), False
@@ -568,11 +570,6 @@ def _as_lines(rows: Iterable[dict[str, Any]]) -> str:
     """Return rows as JSON lines."""
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     return "".join(lines)
-
-
-def _is_unfinished(folder: Path, texts: dict[str, str]) -> bool:
-    """Return whether the run in a folder has these files of examples and no report yet."""
-    return _has_same_files(folder / "examples", texts) and load_report(folder) is None
 
 
 def _has_same_files(folder: Path, texts: dict[str, str]) -> bool:

@@ -35,7 +35,7 @@ from minibert.finetuning.options import BalanceArguments, WindowArguments
 from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
-from minibert.tasks.metrics import r2
+from minibert.tasks.metrics import accuracy, r2
 from minibert.tasks.multilabel import HALF
 from minibert.tokenizer import Tokenizer
 
@@ -309,11 +309,9 @@ class TextClassifier(_TextEstimator, BalanceArguments):
             From 0 to 1.
         """
         examples = self._examples(X, y, labelled=True)
-        predictions = self._predictions(examples)
-        is_right = []
-        for example, prediction in zip(examples, predictions, strict=True):
-            is_right.append(example.label == prediction["label"])
-        return float(np.mean(is_right))
+        labels = [example.label for example in examples]
+        predicted = [prediction["label"] for prediction in self._predictions(examples)]
+        return accuracy(labels, predicted)
 
     def _stored(self) -> dict[str, Any]:
         return super()._stored() | {"classes": self.classes_.tolist()}

@@ -256,7 +256,12 @@ def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.
 
 
 def facts_of(
-    folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: Mapping[str, Any]
+    folder: Path,
+    options: Any,
+    measured: Measured,
+    mistakes: Sequence[Mistake],
+    report: Mapping[str, Any],
+    sweep: str = "",
 ) -> Facts:
     """Return the contents of a run's page.
 
@@ -271,6 +276,8 @@ def facts_of(
         The worst first.
     report : dict
         The contents of `report.json`.
+    sweep : str, default ""
+        The tables of a sweep, if this is its best run.
 
     Returns
     -------
@@ -290,6 +297,7 @@ def facts_of(
         classes=measured.task.classes(measured.examples, measured.predictions),
         curve=curve,
         mistakes=mistakes,
+        sweep=sweep,
     )
 
 
