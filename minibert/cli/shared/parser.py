@@ -211,28 +211,22 @@ class Parser(argparse.ArgumentParser):
 
     def _advice_for_word(self, words: Sequence[str]) -> str:
         """Return what to do with words that are left over, without a flag among them."""
-        flag, value = self._last_pair(before=words[0])
+        typed: list[str] = []  # what was typed, with --flag=value as two words
+        for word in self._words:
+            typed += word.split("=", 1) if word.startswith("--") else [word]
+        before = typed[: typed.index(words[0])]
+        flag, value = before[-2:] if len(before) > 1 else ("", "")
         action = self._option_string_actions.get(flag)
         given = [value, *words]
         if action and isinstance(action.type, partial) and all(map(_is_number, given)):
             return f"put commas between several values: {flag} {','.join(given)}"
         if "--data" in self._option_string_actions and os.path.exists(words[0]):
             return f"did you mean --data {shlex.quote(words[0])}?"
-        flags = {word.partition("=")[0] for word in self._words}
-        if "--data" not in flags and (instead := INSTEAD.get((self._command, ""))):
+        if "--data" not in typed and (instead := INSTEAD.get((self._command, ""))):
             return instead
         if action and action.nargs is None and action.type is None:
             return f"put quotation marks around a value with spaces: {flag} {shlex.quote(' '.join(given))}"
         return "leave it out"
-
-    def _last_pair(self, before: str) -> tuple[str, str]:
-        """Return the flag and value before a word, typed as one word or as two; "" if there are none."""
-        earlier = self._words[: self._words.index(before)]
-        if earlier and re.match("--.+=", earlier[-1]):
-            flag, _, value = earlier[-1].partition("=")
-            return flag, value
-        flag, value = earlier[-2:] if len(earlier) > 1 else ("", "")
-        return flag, value
 
     @property
     def _command(self) -> str:
