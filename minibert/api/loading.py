@@ -35,9 +35,10 @@ def load(
     Parameters
     ----------
     folder : str or path
-        Of a run of minibert, or of a BERT in Hugging Face's or Google's format, fine-tuned with transformers
-        or not; a name on the Hub, such as "google-bert/bert-base-uncased", of a model that Hugging Face's
-        cache has (nothing is downloaded); or `RUN@STEP`, a checkpoint that a pre-training has kept.
+        "english", the model in the package; the folder of a run, or of a BERT in Hugging Face's or
+        Google's format, fine-tuned with transformers or not; a name on the Hub, such as
+        "google-bert/bert-base-uncased", of a model that Hugging Face's cache has (nothing is downloaded); or
+        `RUN@STEP`, a checkpoint that a pre-training has kept.
     engine : str, default "auto"
         The engine by name.
     threads : int, optional

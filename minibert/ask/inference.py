@@ -288,8 +288,8 @@ class Bert:
         ----------
         folder : str or path
             Has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
-            `bert_config.json` and `bert_model.ckpt.*`; or a name on the Hub, of a model that Hugging Face's
-            cache has; or `RUN@STEP`, a checkpoint that a run has kept.
+            `bert_config.json` and `bert_model.ckpt.*`; or "english", the model in the package; or a name on
+            the Hub, of a model that Hugging Face's cache has; or `RUN@STEP`, a checkpoint that a run kept.
         engine : str, default "auto"
             The engine by name.
         dtype : str or a type of NumPy's, default "float32"

@@ -1,6 +1,7 @@
-"""The names of models: a folder, a name on the Hub if Hugging Face's cache has it, or `RUN@STEP`.
+"""The names of models: a folder, a model in the package, one on the Hub that is cached, or `RUN@STEP`.
 
-`RUN@STEP` is a checkpoint that a pre-training run has kept.
+A name on the Hub counts where Hugging Face's cache has that model. `RUN@STEP` is a checkpoint that a
+pre-training run has kept.
 """
 
 import os
@@ -8,7 +9,8 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.base.errors import InputError, MissingFile
+from minibert.base.bundled_models import BUNDLED, bundled_folder, not_installed
+from minibert.base.errors import InputError, MissingFile, did_you_mean, warn
 from minibert.base.json_files import fits, parse_json
 from minibert.base.reading import byte_pieces
 
@@ -51,23 +53,36 @@ def hub_cache() -> Path:
 
 
 def on_disk(model: str | os.PathLike[str]) -> Path:
-    """Return the folder of a model that is named as on the Hub, if Hugging Face's cache has it.
+    """Return the folder of a model that is in the package or named as on the Hub, if it is on this disk.
 
-    Nothing is downloaded. The cache has a folder for each model, in it `refs/main`, which names a commit, and
-    `snapshots/COMMIT` with the files. A folder or file of the same name goes before the cache.
+    Nothing is downloaded. Hugging Face's cache has a folder for each model, in it `refs/main`, which names a
+    commit, and `snapshots/COMMIT` with the files. A folder or file of the same name goes first, the package
+    second, the cache last. A string that names such a folder in place of a model in the package is warned of.
 
     Parameters
     ----------
     model : str or path
-        Such as "google-bert/bert-base-uncased"; any other name of a model.
+        Such as "english" or "google-bert/bert-base-uncased"; any other name of a model.
 
     Returns
     -------
     Path
-        The snapshot; the name as it is, where the cache has no such model.
+        The folder in the package, or the snapshot; the name as it is, where neither has such a model.
+
+    Raises
+    ------
+    InputError
+        When the model is in the package and damaged.
     """
     name = os.fspath(model)
-    if os.path.exists(name) or not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
+    if os.path.exists(name):
+        if name in BUNDLED and isinstance(model, str):
+            what = f"'{name}' is read from the working directory, not the model of that name in the package"
+            warn(f"{what}; write './{name}' if that is meant, or rename it.")
+        return Path(model)
+    if folder := bundled_folder(name):
+        return folder
+    if not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
         return Path(model)
     folder = hub_cache() / f"models--{name.replace('/', '--')}"
     try:
@@ -89,7 +104,7 @@ def locate(model: str | Path) -> Place:
     Parameters
     ----------
     model : str or path
-        A folder, a name on the Hub, or `RUN@STEP`.
+        A folder, a model in the package, a name on the Hub, or `RUN@STEP`.
 
     Returns
     -------
@@ -99,7 +114,8 @@ def locate(model: str | Path) -> Place:
     Raises
     ------
     InputError
-        When the run of `RUN@STEP` has kept no such step, or the list of modules of such a folder is damaged.
+        When the run of `RUN@STEP` has kept no such step, or a model in the package or the list of modules of
+        such a folder is damaged.
     """
     run, _, step = str(model).rpartition("@")
     if not run or Path(model).exists() or not Path(run).is_dir():
@@ -248,16 +264,21 @@ def no_such_model(model: str | Path) -> MissingFile:
     Returns
     -------
     MissingFile
-        For the caller to raise; it says how to fetch what may be on the hub.
+        For the caller to raise; it says how to get a model of the package or the hub, or what may be meant.
     """
     path = Path(model)
     if path.is_relative_to(Path.cwd()):  # options have whole paths; the Hub's names are short ones
         path = path.relative_to(Path.cwd())
     name = str(path)
+    if name in BUNDLED:
+        return MissingFile(not_installed(name))
     is_file = path.is_file()
     there = f"There is no folder {name!r}, and minibert downloads nothing"
     if is_file:
         there = f"{name!r} is a file"
+    in_package = {bundled: f"{bundled}, a model in the package" for bundled in BUNDLED}
+    if question := did_you_mean(name.lower(), in_package, cutoff=0.8):
+        return MissingFile(f"{there}; {question}")
     may_be_theirs = _HUB_NAME.fullmatch(name) and not is_file
     if may_be_theirs and not ("/" in name and Path(name).parent.is_dir()):
         fetch = f"download it into Hugging Face's cache first: hf download {name}"
