@@ -26,6 +26,7 @@ SHIPPED = (
     "csrc",
     "notebooks",
 )
+STAND_IN = "minibert/pretrained/stand-in/model.safetensors"
 COMPILER = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
 CPP_COMPILER = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
 ENGINE = """
@@ -98,6 +99,8 @@ def source_tree(folder):
             shutil.copytree(ROOT / name, folder / name, ignore=built)
         else:
             shutil.copy(ROOT / name, folder / name)
+    (folder / STAND_IN).parent.mkdir(parents=True)
+    (folder / STAND_IN).touch()
     return folder
 
 
@@ -207,11 +210,13 @@ def test_an_unknown_instruction_set_to_build_for_is_refused(tmp_path):
 
 
 @pytest.mark.thorough
-def test_wheel_holds_every_source_the_corpus_and_the_unicode_table(wheel):
+def test_wheel_holds_every_source_the_corpus_the_models_and_the_unicode_table(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "minibert").rglob("*.py")}
     assert sources <= inside
     assert any(name.startswith("minibert/corpora/") for name in inside)
+    models = (ROOT / "minibert" / "pretrained").glob("*/*")
+    assert {STAND_IN, *(str(path.relative_to(ROOT)) for path in models)} <= inside
     assert {"minibert/tokenizer/unicode-15.0.0.txt", "minibert/reports/templates/report.html.j2"} <= inside
     assert {"minibert/explorer/static/bert.js", "minibert/explorer/static/explorer.html.j2"} <= inside
     lessons = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.*")}
@@ -270,7 +275,7 @@ def test_source_distribution_holds_what_the_extension_is_made_of(sdist):
     }
     assert len(sources) > 30
     assert {"csrc/wordpiece/build.py", "csrc/wordpiece/unicode_tables.py", *sources} <= inside
-    assert "minibert/tokenizer/unicode-15.0.0.txt" in inside and "setup.py" in inside
+    assert {"minibert/tokenizer/unicode-15.0.0.txt", STAND_IN, "setup.py"} <= inside
     assert {"NOTICE", "LICENSES/Unicode-3.0.txt"} <= inside
     assert not [name for name in inside if name.startswith("tests")]
 
