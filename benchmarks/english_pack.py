@@ -60,7 +60,7 @@ def main() -> None:
     given = parser.parse_args()
     try:
         for name, value in pack(given.run, given.out).items():
-            print(f"{name:<44}{value}")
+            print(f"{value:>17}  {name}")
     except InputError as error:
         sys.exit(f"english_pack.py: {error}")
 
