@@ -50,7 +50,7 @@ def _check_digests(folder: Path) -> None:
         if not path.is_file():
             raise _damaged(path, "it is missing")
         with open_file(path) as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            digest = hashlib.sha256(opened.read()).hexdigest()
         if digest != expected:
             raise _damaged(path, "its SHA-256 is not the recorded one")
 
