@@ -21,7 +21,7 @@ from minibert.base.bundled_models import DEFAULT, DIGESTS_FILE, FOLDER
 from minibert.base.errors import InputError
 from minibert.base.files import write_folder_atomically
 from minibert.base.json_files import read_json
-from minibert.base.model_names import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
+from minibert.base.model_names import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE, folder_of
 from minibert.reports.card import CARD, LIMITS, Exported, model_card
 
 DTYPE = "float16"
@@ -55,7 +55,7 @@ DATASET = '"dataset": {"type": "held-out", "name": "documents of the same text"}
 def main() -> None:
     """Pack, and print what was written."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", help="a run folder, or RUN@STEP")
     parser.add_argument("--out", type=Path, default=FOLDER / DEFAULT)
     given = parser.parse_args()
     try:
@@ -65,13 +65,13 @@ def main() -> None:
         sys.exit(f"english_pack.py: {error}")
 
 
-def pack(run: Path, out: Path) -> dict[str, str]:
+def pack(run: str | Path, out: Path) -> dict[str, str]:
     """Write the folder of the model.
 
     Parameters
     ----------
-    run : Path
-        Folder of a finished pre-training.
+    run : str or Path
+        Folder of a finished pre-training, or `RUN@STEP`.
     out : Path
         Where to write; what is there is replaced.
 
@@ -86,17 +86,20 @@ def pack(run: Path, out: Path) -> dict[str, str]:
         When the run is not finished, or the model is too large.
     """
     config, params, _ = hub.load(run)
-    options = read_json(run / "training.json", {"next_sentence": bool})
+    folder_of_run = folder_of(run)
+    options = read_json(folder_of_run / "training.json", {"next_sentence": bool})
     tensors = hub.to_hf(params)
     untrained = () if options["next_sentence"] else UNTRAINED
     omit = [name for name in tensors if name.startswith(untrained)]
     packed = [value for name, value in tensors.items() if name not in omit]
-    card = card_of(run, Exported(DEFAULT, config, sum(value.size for value in packed), "pretraining"))
+    is_step = Path(run) != folder_of_run
+    parameters = sum(value.size for value in packed)
+    card = card_of(folder_of_run, Exported(DEFAULT, config, parameters, "pretraining", is_step=is_step))
 
     def fill(folder: Path) -> None:
         hub.save_hf(folder, config, params, dtype=DTYPE, omit=omit)
         for name in (VOCABULARY_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE):
-            shutil.copyfile(run / name, folder / name)
+            shutil.copyfile(folder_of_run / name, folder / name)
         (folder / CARD).write_text(card, "utf-8")
         (folder / DIGESTS_FILE).write_text(digests_of(folder), "utf-8")
         size = sum(sizes_of(folder).values())

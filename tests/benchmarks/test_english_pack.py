@@ -20,7 +20,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     corpus = write_corpus(folder / "text.txt")
     small = {"size": "1-8-2", "vocab_size": 60, "seq_length": "16", "batch_size": 2, "max_positions": 32}
-    minibert.pretrain(corpus, steps=2, out=folder / "run", next_sentence=False, show=False, **small)
+    minibert.pretrain(corpus, steps=2, out=folder / "run", next_sentence=False, keep=0, show=False, **small)
     return folder / "run"
 
 
@@ -61,6 +61,15 @@ def test_the_card_names_the_sources_of_the_text_and_how_to_use_the_model(run, tm
     assert "Wikipedia" in card and "https://creativecommons.org/licenses/by-sa/4.0/" in card
     assert 'minibert.load("english")' in card and str(run.parent) not in card
     assert "It has no licence of its own" not in card
+
+
+def test_a_step_on_the_way_is_packed_with_its_weights(run, tmp_path):
+    english_pack.pack(f"{run}@0", tmp_path / "english")
+    _, params, _ = hub.load(f"{run}@0")
+    _, packed, _ = hub.load(tmp_path / "english")
+    expected = params["embeddings.word"].astype(np.float16)
+    np.testing.assert_array_equal(packed["embeddings.word"], expected)
+    assert "Its training was not finished" in (tmp_path / "english" / "README.md").read_text("utf-8")
 
 
 def test_a_model_that_is_too_large_is_refused_and_the_old_one_stays(run, tmp_path, monkeypatch):
