@@ -130,3 +130,34 @@ def test_the_solutions_of_all_chapters_can_be_kept_together():
     text = mine.text_of(kept)
     assert set(OPERATIONS) <= set(kept)
     assert text.count("\n    def ") >= len(kept)
+
+
+CHAIN = "def third(f):\n    exec('solution')\n\n\ndef second(f):\n    return third(f)\n\n\n"
+
+
+def test_a_cheat_is_found_in_the_helper_of_a_helper():
+    reasons = honest(written(f"{CHAIN}{HEAD}    return second(dy)\n"))
+    assert reasons == ["it uses exec."]
+
+
+def test_a_helper_that_calls_itself_is_looked_at_once():
+    code = "def power(n):\n    return 1 if n == 0 else power(n - 1)\n\n\n"
+    assert honest(written(f"{code}{HEAD}    return power(3)\n")) == []
+
+
+def test_a_helper_in_the_readers_own_file_is_looked_at():
+    """`mine.py` holds what earlier chapters kept."""
+    helper = written("def helper(f):\n    eval('solution')\n")
+    helper.__module__ = "mine"
+    assert honest(written(f"{HEAD}    return helper(dy)\n", helper=helper)) == ["it uses eval."]
+
+
+def test_a_function_made_from_text_brings_its_source_along():
+    namespace = {"__name__": "__main__"}
+    exec("def helper(f):\n    return open(f)\n", namespace)
+    helper = namespace["helper"]
+    assert honest(written(f"{HEAD}    return helper(dy)\n", helper=helper)) == [
+        "helper has no source that can be read."
+    ]
+    helper.__course_source__ = "def helper(f):\n    return open(f)\n"
+    assert honest(written(f"{HEAD}    return helper(dy)\n", helper=helper)) == ["it uses open."]

@@ -13,7 +13,7 @@ from minibert import cli
 from minibert.base.errors import InputError
 from minibert.tasks.metrics import bootstrap
 from minibert.tasks.metrics.entities import Chunk, chunks, conlleval, f1_of, report, sentence_counts
-from minibert.tasks.metrics.schemes import scheme_named
+from minibert.tasks.metrics.schemes import as_kept, scheme_named
 
 OUTSIDE = "O"
 tags = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "E-LOC", "S-PER"])
@@ -434,3 +434,17 @@ def test_score_counts_the_words_and_entities_of_conll_2003(name, words, entities
         f"processed {words} tokens with {entities} phrases; found: {entities} phrases; correct: {entities}.\n"
         "accuracy: 100.00%; precision: 100.00%; recall: 100.00%; FB1: 100.00\n"
     )
+
+
+@pytest.mark.parametrize(("each", "strict"), [(20, True), (10, True), (9, False)])
+def test_letters_that_fit_no_other_scheme_are_strict_unless_they_are_strays(each, strict):
+    """No entity but those of one word is complete, so it is the number of each fault that decides."""
+    sentences = [["S-A"], ["B-A", "O"], ["O", "E-A"]] * each
+    assert as_kept(scheme_named(SCHEME), sentences).is_strict is strict
+
+
+@pytest.mark.parametrize(("complete", "strict"), [(40, True), (170, False), (199, True)])
+def test_faults_are_strays_below_a_tenth_of_the_tags(complete, strict):
+    """22 tags are in no complete entity: too many to be strays among 62, few enough among 192."""
+    sentences = [["S-A"]] * complete + [["B-A", "O"], ["O", "E-A"]] * 11
+    assert as_kept(scheme_named(SCHEME), sentences).is_strict is strict
