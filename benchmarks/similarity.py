@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from minibert.core.optim import warmup_linear
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import finetune
 from minibert.tasks import metrics, registry
 from minibert.tasks.batches import drawn

@@ -316,6 +316,7 @@ lesson.check(hinge)
 # |---|---|---|
 # | `(centred * centred).mean()` | `(abs(centred) ** 2).mean()` | abs forgets the imaginary part, and so does NumPy's var; multiply the number by itself. |
 # | `(centred * centred).mean()` | `(centred * centred).sum()` | The variance is a mean, not a sum. |
+# | `(centred * centred).mean()` | `(centred * centred).sum() / (len(x) - 1)` | `np.var` divides by n; by n − 1 only if it is asked to, with `ddof=1`. |
 # | `np.sqrt((x * x).sum())` | `np.linalg.norm(x)` | NumPy's norm takes absolute values. |
 # | `np.where(x.real > 0, x, 0)` | `(x + abs(x)) / 2` | abs forgets the imaginary part, so half of the derivative is lost. |
 # | `np.where(x.real > 0, x, 0)` | `np.where(x.real > 0, x.real, 0)` | Decide by the real part, but return the whole number. |
@@ -608,7 +609,8 @@ lesson.check(linear_backward)
 # The judge drew shapes you have not seen, took the complex step of the *forward*, and compared along random directions.
 # That takes no formula for `dx`. A tiny error in one entry may stay below the tolerance of the sum, so it also compared
 # each entry with minibert's own backward, which has to pass the same proof (`minibert gradcheck`). Here are the three
-# equations of the fold with numbers, on the left the measured Jacobian, and then minibert's own lines:
+# equations with numbers (the derivation above has them, if you open it), on the left the measured Jacobian, and then
+# minibert's own lines:
 
 # %%
 course.equal("dx:  J^T dy = dy W^T", (J.T @ dy.ravel()).reshape(T, K), dy @ weight.T)
@@ -835,7 +837,8 @@ lesson.check(softmax_cross_entropy_backward)
 # </details>
 
 # %% [markdown]
-# Here is what the fold derives, in numbers, and the Jacobian of softmax as a picture. Chapter 06 will need it again.
+# Here is what the derivation above shows, if you open it, in numbers, and the Jacobian of softmax as a picture. Chapter 06
+# will need it again.
 
 
 # %%
@@ -1148,7 +1151,7 @@ lesson.check(gelu_backward)
 # </details>
 
 # %% [markdown]
-# Both sides of every step of the fold, in numbers:
+# Both sides of every step of the derivation above, if you open it, in numbers:
 
 # %%
 x = np.linspace(-4, 4, 161)
@@ -1710,6 +1713,10 @@ lesson.check(wrong_gradients)
 # |---|---|---|
 # | `v = rng.standard_normal(x.shape)` | `v = np.ones(x.shape)` | Along the direction of all ones, errors that sum to zero are invisible; draw v at random. |
 # | `1e-12 * np.linalg.norm(gradient)` | `1e-12` | Gradients come in all sizes: compare the error with that of the gradient. |
+# | `1e-12 * np.linalg.norm(gradient)` | `1e-6` | Gradients come in all sizes: compare the error with that of the gradient. |
+# | `1e-12 * np.linalg.norm(gradient)` | `1e-3 * np.linalg.norm(gradient)` | An error of one part in a million must be seen; rounding is a million times smaller still. |
+# | `not abs((gradient * v).sum() - exact) <=` | `abs((gradient * v).sum() - exact) >` | A difference that is not a number is not greater than anything, and yet the gradient is wrong. |
+# | `f(*moved).imag / 1e-30` | `(f(*arguments[:place], x + 1e-5 * v, *arguments[place + 1 :]) - f(*arguments[:place], x - 1e-5 * v, *arguments[place + 1 :])) / 2e-5` | A central difference loses the digits that matter, since the number is far larger than its changes; the complex step subtracts nothing. |
 # | `<= 1e-12` | `< 1e-12` | A gradient that is rightly zero has size zero: zero is not smaller than zero, but equal to it. |
 # | `<= 1e-12` | `<= 1e-2` | An error of one part in a million must be seen; rounding is a million times smaller still. |
 # | `abs((gradient * v).sum() - exact)` | `((gradient * v).sum() - exact)` | An error may have either sign: take its absolute value. |

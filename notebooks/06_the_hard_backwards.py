@@ -255,8 +255,7 @@ course.show(
 once = (counts == 1).sum()
 course.say(
     f"**{once}** of the {len(names)} rows receive a single gradient. With `+=` instead of a true sum, "
-    f"**{(4096 - len(names)) / 4096:.0%}** of all rows of `dy` would be lost, mostly those of the commonest words. The model "
-    "would still train."
+    f"**{(4096 - len(names)) / 4096:.0%}** of all rows of `dy` would be lost, mostly those of the commonest words."
 )
 
 # %% [markdown]
@@ -812,6 +811,9 @@ lesson.check(layer_norm_backward)
 # | `(dy * x_hat).sum(0)` | `(g * x_hat).sum(0)` | gamma multiplies n, so its gradient is dy times n, without gamma. |
 # | `(dy * x_hat).sum(0)` | `(dy * x_hat).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
 # | `(centred * centred).mean(1, keepdims=True)` | `(centred * centred).sum(1, keepdims=True) / (x.shape[1] - 1)` | LayerNorm divides by H, not by H - 1. |
+# | `x - x.mean(1, keepdims=True)` | `x - x.mean(0, keepdims=True)` | Each row is normalised on its own: means are taken along the row, axis 1. |
+# | `centred = x - x.mean(1, keepdims=True)` | `centred = x - x.mean(0); rstd = 1 / np.sqrt((centred * centred).mean(0, keepdims=True) + eps); return centred * rstd * gamma + beta, LayerNormSaved(centred * rstd, rstd, gamma)` | Each row is normalised on its own: means are taken along the row, axis 1. |
+# | `g - g.mean(1, keepdims=True) - x_hat * (g * x_hat).mean(1, keepdims=True)` | `g - g.mean(0, keepdims=True) - x_hat * (g * x_hat).mean(0, keepdims=True)` | Each row was normalised on its own: the means of g are taken along the row, axis 1. |
 # | `x_hat * gamma + beta` | `x_hat * gamma` | beta is missing. |
 #
 # </details>
@@ -843,8 +845,9 @@ lesson.check(layer_norm_backward)
 # </details>
 
 # %% [markdown]
-# Here are both sides of each equation of the fold, which also has a second way to the formula, by geometry: the backward
-# of LayerNorm is two **projections**, matrices that remove a component and leave everything else as it is.
+# Here are both sides of each equation of the derivation above, if you open it. It also has a second way to the formula, by
+# geometry: the backward of LayerNorm is two **projections**, matrices that remove a component and leave everything else as
+# it is.
 
 # %%
 H, eps = 7, 0.3  # an eps that is large on purpose, so that forgetting it shows
@@ -1098,6 +1101,7 @@ lesson.check(d_scores)
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `p * (dp - (p * dp).sum(1, keepdims=True))` | `p * dp` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
+# | `p * (dp - (p * dp).sum(1, keepdims=True))` | `p * (1 - p) * dp` | That is the diagonal of the Jacobian alone: a score moves every probability of its row. |
 # | `(p * dp).sum(1, keepdims=True)` | `dp.mean(1, keepdims=True)` | The mean that is subtracted is weighted by p. |
 # | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
 # | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum()` | Each row is a softmax of its own, with a sum of its own. |
@@ -1287,8 +1291,8 @@ course.show(
 # sure of itself learns slowly. A key that causal attention hides has $p = 0$ exactly, so its dS is zero with
 # no special case.
 #
-# The last equation looks like a curiosity, but it saves a great deal of memory. In step 3 each row needs the number $p
-# \cdot \mathtt{dp}$. It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations
+# The last equation looks like a curiosity, but it saves a great deal of memory. On the way back through the softmax
+# (exercise 06.10) each row needs the number $p \cdot \mathtt{dp}$. It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations
 # (FlashAttention, Dao et al. 2022) use it to go back through attention one tile of the map at a time, without ever
 # holding an $n \times n$ array. The proof is one line: $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot
 # v_j) = \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.

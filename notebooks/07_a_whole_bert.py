@@ -326,7 +326,6 @@ lesson.check(pooler_backward)
 # | `self.take_rows(x, first_rows)` | `self.take_rows(x, first_rows + 1)` | The pooler reads `[CLS]`, the first token of each sequence, not the one after it. |
 # | `y, saved_tanh = self.tanh(y)` | `_, saved_tanh = self.tanh(y)` | The result is what comes out of tanh, not what went in. |
 # | `params["weight"], params["bias"]` | `params["weight"].T, params["bias"]` | Weights are (inputs, outputs): the linear layer needs no transpose. |
-# | `_linear_backward(d_linear,` | `_linear_backward(dy,` | The linear layer gets the gradient that comes out of tanh's backward, not the one from above. |
 # | `saved.linear, grads, "weight", "bias")` | `saved.linear, dict(grads, weight=0 * grads["weight"]), "weight", "bias")` | An accumulator is added to; what was in it stays. |
 #
 # </details>
@@ -602,7 +601,8 @@ course.show(
 # LayerNorm ("gamma", "beta"), and the scores against `table` (V,H) with "output_bias"; it saves
 # `MaskedLmLogitsSaved(rows, linear, gelu, norm, decoder)`, `decoder` being what `self.linear` saves when it
 # scores with `table.T`. `masked_lm_head` turns scores into losses with `self.softmax_cross_entropy` and saves
-# `MaskedLmHeadSaved(logits, loss)`. Its backward adds the gradient of the table to `dtable` with
+# `MaskedLmHeadSaved(logits, loss)`: `logits` is what `masked_lm_logits` saved, and `loss` what the cross-entropy saved. Its
+# backward adds the gradient of the table to `dtable` with
 # `self.accumulate(dtable, …)`, which returns the accumulator.
 
 
@@ -826,7 +826,14 @@ def counted(L, H, F, V, P):
     return Parameters(config, dtype=np.uint8).count("embeddings.", "layers.", "pooler.")
 
 
-lesson.check(count_parameters, draw=draw_sizes, same_as=counted)
+def is_whole(count, *_):
+    """Refuse a count that only looks like a whole number."""
+    if isinstance(count, int | np.integer):
+        return None
+    return f"the count is {count!r}, of the type {type(count).__name__}; give whole numbers."
+
+
+lesson.check(count_parameters, draw=draw_sizes, same_as=counted, law=is_whole)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -852,8 +859,8 @@ lesson.check(count_parameters, draw=draw_sizes, same_as=counted)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `(V + P + 2) * H` | `(V + P) * H` | There is a third table, with a row for each of the two segments. |
-# | `embeddings = (V + P + 2) * H + 2 * H` | `embeddings = (V + P + 2) * H` | The embeddings end with a LayerNorm, gamma and beta. |
+# | `(V + P + 2) * H + 2 * H` | `(V + P + 2) * H` | The embeddings lack 2H: a third table, with a row for each of the two segments, or the LayerNorm at their end, gamma and beta. |
+# | `(V + P + 2) * H + 2 * H` | `(V + P) * H` | The embeddings lack 4H: a third table, with a row for each of the two segments, and the LayerNorm at their end. |
 # | `(3 * H * H + 3 * H)` | `(3 * H * H)` | The projections to queries, keys and values have biases. |
 # | `(H * F + F)` | `(H * F + H)` | A bias is as wide as what the layer puts out: the inner one has F numbers. |
 # | `(F * H + H) + 2 * H` | `(F * H + H)` | Each block ends with a LayerNorm of its own. |
@@ -1184,6 +1191,10 @@ lesson.check(locate, draw=draw_errors, same_as=by_rows, times=150)
 # |---|---|---|
 # | `if not error <= bound` | `if error > bound` | An error that is not a number is not greater than the bound, and yet it is wrong. |
 # | `wrong[-1]` | `wrong[0]` | The fault is at the highest wrong tensor, the last in forward order; all below inherit it. |
+# | `names[highest], names[highest + 1],` | `names[wrong[0]], names[wrong[0] + 1],` | The fault is at the highest wrong tensor, the last in forward order; all below inherit it. |
+# | `names[highest], names[highest + 1], len(wrong) == highest + 1` | `names[wrong[0]], names[wrong[0] + 1], wrong[0] == 0` | The fault is at the highest wrong tensor, the last in forward order; all below inherit it. |
+# | `len(wrong) == highest + 1` | `wrong[0] == 0` | Every tensor below has to be wrong, not the lowest alone. |
+# | `len(wrong) == highest + 1` | `all(wrong[:highest])` | `wrong` holds places, and place 0 counts as False: ask whether every place below is in it. |
 # | `names[highest + 1]` | `names[highest - 1]` | The tensor above is the next in forward order. |
 # | `len(wrong) == highest + 1` | `len(wrong) > 1` | A fault travels only if every tensor below is wrong; a comb of biases does not. |
 # | `error <= bound` | `error < bound` | An error of exactly the bound is within it. |

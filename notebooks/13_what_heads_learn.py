@@ -402,6 +402,10 @@ course.say("Heads with a name: " + ", ".join(f"{name} **{count}**" for name, cou
 # the *same* model a little further on windows that say everything twice: `[CLS]` x `[SEP]` x `[SEP]`, with x of 3 to 12
 # pieces. Since the length differs, "so many places to the left" does not find the copy. One has to look for what stands
 # beside it.
+#
+# If a head appears, perhaps it was the further steps that did it, and not the copies. So there is a **control**: another
+# copy of the model gets as many steps on windows of the same form that say everything once, `[CLS]` x `[SEP]` y `[SEP]`,
+# where y is some other piece of text. The lifts are measured on held-out text, said twice, which neither has seen.
 
 # %%
 guess = lesson.predict(
@@ -409,11 +413,11 @@ guess = lesson.predict(
 )
 
 
-def said_twice(ids, length, rng):
-    """Return a sequence that says a piece of text twice, one gap in seven of its places, and never in both copies."""
-    begin = int(rng.integers(len(ids) - length))
-    once = ids[begin : begin + length]
-    whole = np.array([tokenizer.cls_id, *once, tokenizer.sep_id, *once, tokenizer.sep_id])
+def two_parts(ids, length, is_copy, rng):
+    """Return a sequence of two pieces of text, the second a copy or not, and never a gap in the same place of both."""
+    first, second = (ids[begin : begin + length] for begin in rng.integers(len(ids) - length, size=2))
+    second = first if is_copy else second
+    whole = np.array([tokenizer.cls_id, *first, tokenizer.sep_id, *second, tokenizer.sep_id])
     gaps = rng.permutation(length)[: max(1, round(0.3 * length))]
     places = np.sort(1 + gaps + (length + 1) * rng.integers(2, size=len(gaps)))
     labels = whole[places].copy()
@@ -425,83 +429,85 @@ longest = min(12, (n - 3) // 2)
 running = np.array(
     [one for document in documents[::5][:80] for line in document for one in tokenizer.encode(line)[1:-1]]
 )
+begin, said, end = windows[few[::2], :1], windows[few[::2], 1 : longest - 1], windows[few[::2], -1:]
+exam = np.hstack([begin, said, end, said, end])
+exam_pairs, total = induction(exam), lesson.scale(300, 12)
 further = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-twice = Parameters(further, params.flat.astype(np.float32))
-optimizer = AdamW(twice.flat, twice.decayed)
-steps, total = (
-    start(create("auto", threads=1), twice, optimizer, MaskedAndNext(further, seed=0)),
-    lesson.scale(300, 12),
-)
-exam_rng = np.random.default_rng(5)
-length = longest - 2
-begins = exam_rng.integers(len(running) - length, size=200)
-exam = np.array([
-    [tokenizer.cls_id, *running[at : at + length], tokenizer.sep_id, *running[at : at + length], tokenizer.sep_id]
-    for at in begins
-])  # fmt: skip
 
 
-def exam_lifts():
-    """Return the lift of every head, (L,A), on the induction pairs of windows that say everything twice."""
-    now, batch = Parameters(further, twice.flat.astype(np.float64)), batch_of(exam)
-    entering = hidden_states(engine, further, tuple(range(config.L)), now.tree, batch)
-    layers = zip(entering, now.tree["layers"], strict=True)
-    every = [np.array(attention_maps(engine, further, x, layer, batch)) for x, layer in layers]
-    pairs = induction(exam)
-    return np.array([lift_of(maps, pairs) for maps in every])
+def trained_further(is_copy):
+    """Train a copy of the model; return the loss of each step, the lifts (L,A) by step, and the last attention maps."""
+    rng, weights = np.random.default_rng(5), Parameters(further, params.flat.astype(np.float32))
+    training = start(
+        create("auto", threads=1),
+        weights,
+        AdamW(weights.flat, weights.decayed),
+        MaskedAndNext(further, seed=0),
+    )
+
+    def exam_maps():
+        return maps_of(Parameters(config, weights.flat.astype(np.float64)), exam)
+
+    def exam_lifts():
+        return np.array([lift_of(maps, exam_pairs) for maps in exam_maps()])
+
+    losses, lifts = [], {0: exam_lifts()}
+    for step in range(total):
+        sizes = rng.integers(3, longest + 1, size=96)
+        batch = Batch.pack([two_parts(running, int(size), is_copy, rng) for size in sizes])
+        rate = warmup_linear(step, total, round(0.1 * total), 3e-3)
+        losses.append(float(training.step((batch,), step, rate)["loss"]))
+        if (step + 1) % (total // 6) == 0:
+            lifts[step + 1] = exam_lifts()
+    return np.array(losses), lifts, exam_maps()
 
 
-copied, seen = [], {0: exam_lifts()}
-for step in range(total):
-    batch = Batch.pack([said_twice(running, int(rng.integers(3, longest + 1)), rng) for _ in range(96)])
-    rate = warmup_linear(step, total, round(0.1 * total), 3e-3)
-    copied.append(float(steps.step((batch,), step, rate)["loss"]))
-    if (step + 1) % (total // 6) == 0:
-        seen[step + 1] = exam_lifts()
-best = np.unravel_index(seen[total].argmax(), seen[total].shape)
+SAID = {"said twice": trained_further(True), "said once": trained_further(False)}
+best, ends = {}, {}
+for name, (_, found, maps) in SAID.items():
+    layer, head = best[name] = np.unravel_index(found[total].argmax(), found[total].shape)
+    weight = (maps[layer][:, head] * exam_pairs).sum((1, 2))
+    ends[name] = interval(weight, exam_pairs.sum((1, 2)) / exam.shape[1], document_of[few[::2]])
+_, seen, _ = SAID["said twice"]
+layer, head = best["said twice"]
 guess.answer(
-    "yes" if seen[total].max() > BOUND else "no",
-    f"head {best[0] + 1}.{best[1] + 1} went from {seen[0][best]:.1f} to {seen[total][best]:.1f}.",
+    "yes" if ends["said twice"][0] > BOUND else "no",
+    f"head {layer + 1}.{head + 1} went from {seen[0][layer, head]:.1f} to {seen[total][layer, head]:.1f}.",
 )
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.2), layout="constrained")
-left.plot(viz.smoothed(np.array(copied), 15), "C0")
-left.set(
-    xlabel="step on text that is said twice", ylabel="loss (nats)", title="Copying is learnt", ylim=(0, None)
-)
-for layer in range(config.L):
-    for head in range(config.A):
-        curve = [one[layer, head] for one in seen.values()]
-        is_best = (layer, head) == best
-        right.plot(
-            list(seen),
-            curve,
-            color="C1" if is_best else "0.6",
-            lw=2 if is_best else 0.8,
-            marker="o" if is_best else "",
-        )
-right.annotate(
-    f"head {best[0] + 1}.{best[1] + 1}",
-    (total, seen[total][best]),
-    (-6, 6),
-    textcoords="offset points",
-    ha="right",
-    color="C1",
-)
-right.axhline(BOUND, color="k", lw=0.8, ls="--")
-right.set(xlabel="step", ylabel="lift on induction pairs", title="and a head for it appears")
+figure, panels = plt.subplots(1, 3, figsize=(10.5, 3.2), layout="constrained", width_ratios=(4, 3, 3))
+for (name, (losses, found, _)), style, axes in zip(SAID.items(), ("C1-", "C0--"), panels[1:], strict=True):
+    panels[0].plot(viz.smoothed(losses, 15), style, label=name)
+    for place in np.ndindex(config.L, config.A):
+        curve, is_best = [one[place] for one in found.values()], place == best[name]
+        axes.plot(list(found), curve, color=style[:2] if is_best else "0.6", lw=2 if is_best else 0.8)
+    axes.axhline(BOUND, color="k", lw=0.8, ls="--")
+    axes.set(xlabel="step", title=f"Text {name}", ylim=(0, 1.1 * max(BOUND, seen[total].max())))
+panels[0].set(xlabel="step", ylabel="loss (nats)", title="Copying is learnt", ylim=(0, None))
+panels[0].legend(frameon=False, fontsize=8)
+panels[1].set_ylabel("lift on induction pairs")
 course.show(
     figure,
-    "Left: the loss on text that is said twice falls within a few hundred steps. Right: the lift of every head on the "
-    "induction pairs; a few rise together, the best of them above the dashed bound, and most stay near one.",
+    "Left: the loss falls far on text that is said twice, and little on text that is said once. Middle: the lift of every "
+    "head on the induction pairs of held-out text, after steps on text said twice; the best of them ends at "
+    f"{seen[total].max():.1f}, beside a dashed bound at {BOUND:.0f}. Right: the same after as many steps on text said once; "
+    f"the best of them ends at {SAID['said once'][1][total].max():.1f}.",
+)
+apart = ends["said twice"][0] > ends["said once"][1]
+course.say(
+    f"After {total} steps the largest lift of a head is "
+    + " and ".join(
+        f"**{SAID[name][1][total].max():.2f}** [{low:.2f}, {high:.2f}] with text {name}"
+        for name, (low, high) in ends.items()
+    )
+    + (": it is the copies, and not the steps." if apart else ": these two can't be told apart.")
 )
 
 # %% [markdown]
-# So the size of the model was not what was missing. A head appears when the text pays for it, as chapter 08 saw with
-# neighbours. That is the kind of evidence to ask for when somebody says that a model "can't" or "has to". Two things are
-# missing in ours, and you can add them: as many steps on text that says everything once, and windows of held-out text for
-# the picture, which here is drawn from the text of the training.
+# If the two are apart, neither the size of the model was missing, nor further steps. A head appears when the text pays for
+# it, as chapter 08 saw with neighbours. That is the kind of evidence to ask for when somebody says that a model "can't" or
+# "has to": the same model twice, as many steps, and a text that differs in one thing.
 #
 # ## 4. What a head is worth
 #
@@ -784,8 +790,14 @@ def draw_coins(rng):
     return rng.integers(V, size=12), np.diff([0, *borders, 8]) / 8, rng.integers(8, size=V) / 8
 
 
+def are_whole(labels, *_):
+    """Refuse labels that only look like whole numbers."""
+    kind = np.asarray(labels).dtype
+    return None if kind.kind in "iu" else f"the labels are of the type {kind}; give whole numbers."
+
+
 lesson.check(probe_gradient, draw=draw_probe, gradient_of=probe_loss)
-lesson.check(control_labels, draw=draw_coins, same_as=coin_by_coin, times=30)
+lesson.check(control_labels, draw=draw_coins, same_as=coin_by_coin, law=are_whole, times=30)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -822,6 +834,7 @@ lesson.check(control_labels, draw=draw_coins, same_as=coin_by_coin, times=30)
 # | `X.T @ p / len(X)` | `X.T @ p` | The loss is a mean over N examples. |
 # | `scores - scores.max(1, keepdims=True)` | `scores` | The exponential of a score in the thousands is infinite: take the largest away first. |
 # | `labels] -= 1` | `labels] += 1` | The gradient is P − Y: one is taken away at the right class. |
+# | `X.T @ p / len(X) + decay` | `-X.T @ p / len(X) + decay` | The gradient is P − Y, not Y − P: there is a minus in front of the logarithm. |
 # | `p.sum(1, keepdims=True)` | `p.sum(0, keepdims=True)` | The probabilities of the classes of one example sum to one. |
 # | `[ids]` | `` | A label is asked for each token; it is that of its piece. |
 # | `np.cumsum(shares)` | `shares` | The borders are sums of shares: class 1 begins where class 0 ends. |

@@ -673,15 +673,21 @@ a, b = fit(tokens, losses, E)
 a0, b0 = fit(tokens, losses, 0.0)
 course.say(
     f"The points left out choose $E$ = **{E:.2f}** nats, and then $b$ = **{b:.2f}**; without a floor $b$ = {b0:.2f}."
+    if E
+    else f"The points left out choose **no floor**, $E$ = 0, and then $b$ = **{b0:.2f}**."
 )
 
 # %%
+laws = {"no floor": (0.0, a0, b0, "C1", "s--")}
+if E:  # else both are the same law
+    laws = {f"floor {E:.2f}": (E, a, b, "C0", "o-")} | laws
 line = np.geomspace(tokens[0], 8 * tokens[-1], 60)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
 for one in runs:
     left.plot(tokens, one, "o", color="C0", ms=4)
-left.plot(line, E + a * line**-b, color="C0", label=f"floor {E:.2f}")
-left.plot(line, a0 * line**-b0, color="C1", ls="--", label="no floor")
+for name, (floor, one, power, colour, style) in laws.items():
+    left.plot(line, floor + one * line**-power, style[1:], color=colour, label=name)
+    right.plot(tokens, losses - (floor + one * tokens**-power), style, color=colour, label=name)
 for name, values in floors.items():
     if values.mean() < 1.02 * losses.max():
         left.axhline(values.mean(), color="0.6", lw=0.8, ls=":")
@@ -689,31 +695,30 @@ for name, values in floors.items():
             name, (line[-1], values.mean()), (0, 2), textcoords="offset points", fontsize=7, ha="right"
         )
 left.set(
-    xscale="log", xlabel="letters read", ylabel="held-out loss (nats)", title="Two laws for the same points"
+    xscale="log",
+    xlabel="letters read",
+    ylabel="held-out loss (nats)",
+    title="Two laws for the same points" if E else "The law, with no floor",
 )
 left.legend(fontsize=8, frameon=False)
-off = {f"floor {E:.2f}": (E, a, b, "o-"), "no floor": (0.0, a0, b0, "s--")}
-for name, (floor, one, power, style) in off.items():
-    right.plot(
-        tokens, losses - (floor + one * tokens**-power), style, label=name, color="C0" if floor else "C1"
-    )
 right.axhline(0, color="k", lw=0.8)
-right.set(xscale="log", xlabel="letters read", ylabel="run − law (nats)", title="What they leave over")
+right.set(xscale="log", xlabel="letters read", ylabel="run − law (nats)", title="What is left over")
 right.set_xticks(tokens[::2], [f"{one:,.0f}" for one in tokens[::2]])
 right.minorticks_off()
 right.legend(fontsize=8, frameon=False)
 course.show(
     figure,
-    "Left: held-out loss against letters read, with two fitted curves that agree on the points and part to the right of "
-    "them, and dotted lines of what counting reaches. Right: what each law leaves over at each point.",
+    "Left: held-out loss against letters read, with "
+    + ("two fitted curves, with a floor and without" if E else "the fitted curve, which has no floor")
+    + ", and dotted lines of what counting reaches. Right: what is left over at each point.",
 )
 
 # %% [markdown]
-# Look at the right picture before you believe either. Scatter about zero would be the luck of seeds. A *shape* says that
+# Look at the right picture before you believe a law. Scatter about zero would be the luck of seeds. A *shape* says that
 # the form is wrong: if the points in the middle lie above the law and those at both ends below it, the runs get better
 # faster and faster, and a power law only ever slows down. Runs as short as these are still in their first lessons. And if
-# the points left out choose a floor of zero, they can't tell any $E$ at all: then both laws are the same one. Where they
-# do differ, they part to the right of the points, where no run is. This is the trouble with every law that is
+# the points left out choose a floor of zero, they can't tell any $E$ at all: then the law with a floor and the one without
+# are the same. Where two laws do differ, they part to the right of the points, where no run is. This is the trouble with every law that is
 # extrapolated, and the reason to test it.
 #
 # ## 5. A prediction, and then the run
@@ -805,9 +810,18 @@ lesson.check(predicted_interval, draw=draw_picks, same_as=predict_one_by_one, ti
 #
 # </details>
 
+# %% [markdown]
+# Your prediction comes first. Put it in before you run the cell after this one, which writes down the machine's.
+
+# %%
+longer = lesson.scale(3, 2)
+guess = lesson.predict(
+    f"The longest runs came to {losses[-1]:.3f} nats. What will runs {longer} times as long come to?", ...
+)
+
 # %%
 predict_interval = predicted_interval if lesson.passed("14.5") else predict_one_by_one
-further = lesson.scale(3, 2) * budgets[-1]
+further = longer * budgets[-1]
 at = float(further * S * n)
 rng = np.random.default_rng(5)
 picks = rng.integers(repeats, size=(lesson.scale(200, 20), len(budgets)))
@@ -823,7 +837,6 @@ with open("prediction.json", "w", encoding="utf-8") as file:
     file.write(text)
 print(text)
 print("prediction.json; its SHA-256 begins with", hashlib.sha256(text.encode()).hexdigest()[:16])
-guess = lesson.predict("And your own prediction of the loss, before the next cell is run?", ...)
 
 # %% [markdown]
 # Now it can't be changed any more without its hash telling. Run the long ones.
@@ -838,26 +851,24 @@ seen_low, seen_high = bootstrap(lambda some: by_document[some].mean(), len(by_do
 guess.answer(outcome)
 is_inside = written["low"] <= outcome <= written["high"]
 off_with, off_without = abs(written["loss"] - outcome), abs(written["without a floor"] - outcome)
-nearer = (
-    "the same with and without a floor"
-    if E == 0
-    else f"nearer {'with' if off_with < off_without else 'without'} a floor"
-)
+other_law = "The law without a floor is the same here, for the points left out chose none."
+if E:
+    nearer = "nearer" if off_without < off_with else "further off"
+    other_law = f"Without a floor it would have been {written['without a floor']:.3f}, which is {nearer}."
 course.say(
     f"Predicted **{written['loss']:.3f}** [{written['low']:.3f}, {written['high']:.3f}], seen **{outcome:.3f}**: "
-    f"the outcome is {'inside' if is_inside else 'outside'} the interval, and the prediction {nearer} "
-    f"({written['without a floor']:.3f} without). The seeds came to "
+    f"the outcome is {'inside' if is_inside else 'outside'} the interval. {other_law} The seeds came to "
     + " and ".join(f"{value:.4f}" for value in outcomes.mean(1))
-    + f"; with other documents the loss might have been in [{seen_low:.3f}, {seen_high:.3f}], which the "
-    "prediction, measured on the same documents, need not fear."
+    + f". Other documents might have put the loss anywhere in [{seen_low:.3f}, {seen_high:.3f}]; but the law was fitted to "
+    "the same documents on which the outcome is measured, so this does not excuse a miss."
 )
 
 # %%
 figure, axes = plt.subplots(figsize=(7.5, 3.2), layout="constrained")
 for one in runs:
     axes.plot(tokens, one, "o", color="C0", ms=4)
-axes.plot(line, E + a * line**-b, color="C0", lw=1)
-axes.plot(line, a0 * line**-b0, color="C1", lw=1, ls="--")
+for floor, one, power, colour, style in laws.values():
+    axes.plot(line, floor + one * line**-power, style[1:], color=colour, lw=1)
 axes.errorbar(
     at,
     written["loss"],
@@ -874,7 +885,7 @@ axes.set(
 axes.legend(fontsize=8, frameon=False)
 course.show(
     figure,
-    "The fitted curves continued to a run three times as long, the interval of the prediction there, and stars for what "
+    f"What was fitted, continued to runs {longer} times as long, the interval of the prediction there, and stars for what "
     "the runs came to afterwards.",
 )
 
@@ -996,41 +1007,52 @@ lesson.check(best_size, draw=draw_valley, same_as=bottom_by_equations, times=20,
 #
 # </details>
 
+# %% [markdown]
+# Each amount of compute has sizes of its own, some on either side of where its bottom may be.
+
 # %%
-sizes = lesson.scale(
-    ["1-12-2", "1-16-1", "1-24-2", "1-32-2", "2-32-2", "2-48-3", "2-64-4"],
-    ["1-8-1", "1-16-1", "2-16-1", "2-24-2"],
-)
-N = np.array([12 * one.L * one.H**2 + V * one.H for one in map(shape, sizes)], float)
 compute = np.array(lesson.scale([1e10, 4e10], [3e8, 6e8]))
+sizes = lesson.scale(
+    [
+        ["1-8-1", "1-12-2", "1-16-1", "1-24-2", "1-32-2", "2-32-2"],
+        ["1-12-2", "1-16-1", "1-24-2", "1-32-2", "2-32-2", "2-48-3"],
+    ],
+    [["1-8-1", "1-16-1", "2-16-1", "2-24-2"]] * 2,
+)
+N = np.array([[12 * one.L * one.H**2 + V * one.H for one in map(shape, some)] for some in sizes], float)
 valleys = np.array(
     [
         [
             [
                 run(size, max(1, round(C / (6 * weights * S * n))), seed).mean()
-                for size, weights in zip(sizes, N, strict=True)
+                for size, weights in zip(some, some_weights, strict=True)
             ]
             for seed in range(repeats)
         ]
-        for C in compute
+        for C, some, some_weights in zip(compute, sizes, N, strict=True)
     ]
 )  # fmt: skip  (budgets,seeds,sizes)
 bottom = best_size if lesson.passed("14.6") else bottom_by_equations
-best = np.array([[bottom(N, one) for one in both] for both in valleys])  # for each budget and seed
+best = np.array([[bottom(weights, one) for one in both] for weights, both in zip(N, valleys, strict=True)])
+inside = ((best > N[:, :1]) & (best < N[:, -1:])).all()  # of the bottoms, one for each budget and seed
 ratio = np.exp(np.log(best[1]).mean() - np.log(best[0]).mean())
-guess.answer(
-    "the same" if ratio < 1.4 else "about twice as large" if ratio < 2.8 else "four times as large",
-    f"the bottoms of the two valleys are apart by a factor of {ratio:.1f}.",
-)
+if inside:
+    guess.answer(
+        "the same" if ratio < 1.4 else "about twice as large" if ratio < 2.8 else "four times as large",
+        f"the bottoms of the two valleys are apart by a factor of {ratio:.1f}.",
+    )
+else:
+    course.say("**Not every bottom lies among its sizes**, so these runs do not answer the question.")
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.3), layout="constrained")
-for number, (C, both) in enumerate(zip(compute, valleys, strict=True)):
-    u = np.linspace(np.log(N[0]), np.log(N[-1]), 50)
-    left.plot(np.exp(u), np.polyval(np.polyfit(np.log(N), both.mean(0), 2), u), color=f"C{number}", lw=1)
+for number, (C, weights, both) in enumerate(zip(compute, N, valleys, strict=True)):
+    u = np.linspace(np.log(weights[0]), np.log(weights[-1]), 50)
+    parabola = np.polyfit(np.log(weights), both.mean(0), 2)
+    left.plot(np.exp(u), np.polyval(parabola, u), color=f"C{number}", lw=1)
     for seed, values in enumerate(both):
         label = None if seed else f"{C:.0e} operations"
-        left.plot(N, values, "os"[number], color=f"C{number}", ms=4, label=label)
+        left.plot(weights, values, "os"[number], color=f"C{number}", ms=4, label=label)
     for value in best[number]:
         left.axvline(value, color=f"C{number}", lw=0.8, ls=":")
     right.plot([C] * repeats, best[number], "os"[number], color=f"C{number}")
@@ -1042,27 +1064,27 @@ right.set(xscale="log", yscale="log", xlabel="operations C", ylabel="best N", ti
 right.legend(fontsize=8, frameon=False)
 course.show(
     figure,
-    "Left: loss against the number of weights for two amounts of compute, two valleys, the deeper one with its bottom "
-    "further right. Right: the bottoms against the compute, for each seed, beside a dashed line of the square root.",
+    "Left: loss against the number of weights for two amounts of compute, each with a parabola through its points; "
+    + ("each has its bottom among them" if inside else "not every bottom lies among them")
+    + f", the second at {ratio:.1f} times as many weights. Right: the bottoms against the compute, for each seed, beside a "
+    "dashed line of the square root.",
 )
 
 # %%
-inside = ((best > N[0]) & (best < N[-1])).all()
 exponents = np.log(best[1][:, None] / best[0][None]) / np.log(compute[1] / compute[0])
-course.say(
-    f"Best size $\\propto C^m$ with $m$ = **{np.log(ratio) / np.log(compute[1] / compute[0]):.2f}**; from one seed here and "
-    f"one there it might have been anything from {exponents.min():.2f} to {exponents.max():.2f}. "
-    + (
-        "All bottoms lie among the sizes."
-        if inside
-        else "**Not every bottom lies among the sizes: this is no measurement.**"
+if inside:
+    course.say(
+        f"Best size $\\propto C^m$ with $m$ = **{np.log(ratio) / np.log(compute[1] / compute[0]):.2f}**; from one seed here "
+        f"and one there it might have been anything from {exponents.min():.2f} to {exponents.max():.2f}. All bottoms lie "
+        "among the sizes."
     )
-)
+else:
+    course.say("The bottoms are the parabolas', continued: **there is no $m$ to be had from these runs.**")
 
 # %% [markdown]
 # First look whether the dotted lines in the left picture lie *among* the points. Where one does not, the bottom was not
 # measured: it is the parabola, continued to sizes that nobody has tried, and $m$ and its range are worth nothing. Add
-# smaller or larger sizes to the list, until each valley has two slopes, and run it again.
+# smaller or larger sizes to its list, until each valley has two slopes, and run it again.
 #
 # Chinchilla's finding was $m \approx \frac12$: size and text should grow together. Kaplan and others had found more for the
 # size; Hoffmann and others trace this to schedules that did not end where the runs did. That is why each of ours has its own.

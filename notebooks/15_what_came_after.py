@@ -61,7 +61,7 @@ engine = lesson.engine()
 # ## 1. A laboratory
 #
 # Each change gets a short run that differs from the run of plain BERT in nothing else: the same number of tokens, as
-# many parameters in use, the same seeds. As in chapter 9, tokens are letters of the books. A window is eight letters,
+# many parameters in use, the same seeds. As in chapter 09, tokens are letters of the books. A window is eight letters,
 # one of them hidden, and the model has two layers of hidden size 48. A twentieth of the text is set aside.
 
 # %%
@@ -340,10 +340,11 @@ axes.set(
     title=f"Sequences of at most {ROOM} words of the books",
 )
 axes.legend(frameon=False, fontsize=8)
+medians = [int(np.median(values)) for values in lengths.values()]
 course.show(
     figure,
-    "The share of sequences that are at least so long: single sentences are mostly short, sequences of whole sentences are "
-    "nearly all close to the limit.",
+    "The share of sequences that are at least so long: single sentences are mostly short, with a median of "
+    f"{medians[0]} words; sequences of whole sentences are longer, with a median of {medians[1]}.",
 )
 course.say(
     "Of the room, "
@@ -738,16 +739,21 @@ course.show(
     figure,
     "Length of the gradient that arrives at each of twelve untrained layers, relative to the last, for both arrangements.",
 )
-lowest = [values.min() / values[-1] for values in lengths_of.values()]
+behind, in_front = (values / values[-1] for values in lengths_of.values())
 course.say(
-    f"On its way down the gradient falls to **{lowest[0]:.2f}** times its length at the top with LayerNorm behind the sum, "
-    f"and to no less than **{lowest[1]:.2f}** times with LayerNorm in front."
+    f"With LayerNorm behind the sum the gradient is shortest in layer {behind.argmin() + 1}, **{behind.min():.2f}** times its "
+    f"length at the top, and **{behind[0]:.2f}** times in layer 1. With LayerNorm in front it is never below "
+    f"**{in_front.min():.2f}** times, and **{in_front[0]:.1f}** times in layer 1."
 )
 
 # %% [markdown]
-# A gradient that is right can be told only by a derivative. For every variant of this chapter we shall do what chapter
-# 5 did for a whole BERT: along one random direction in the space of *all* parameters, compare what the backward says
-# with the complex step of the loss.
+# A way on which nothing is multiplied does not keep the gradient at one length. What goes around the branches arrives
+# whole, and every branch adds a part of its own, so the gradient may grow on its way down; a LayerNorm behind the sum
+# scales it anew in every layer.
+#
+# A gradient that is right can be told only by a derivative. For every variant of this chapter we shall do what
+# chapter 07 did for a whole BERT, but at once: along one random direction in the space of *all* parameters, compare what
+# the backward says with the complex step of the loss.
 
 
 # %%
@@ -851,9 +857,11 @@ lesson.check(rotate_backward, draw=draw_rotation, same_as=rotation_by_complex_st
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `left * cos - right * sin` | `left * cos + right * sin` | A rotation has one minus: the first row is cos, −sin. |
+# | `left * cos - right * sin, left * sin + right * cos` | `left * cos + right * sin, right * cos - left * sin` | That turns the other way: the minus stands in the first row of the matrix. |
 # | `(-np.arange(half) / half)` | `(-np.arange(half) / (2 * half))` | The exponent is −2k/D, which is −k/half. |
 # | `(-np.arange(half) / half)` | `(np.arange(half) / half)` | The rates fall from 1 on: the exponent is negative. |
 # | `left, right = x[:, :, :half], x[:, :, half:]` | `left, right = x[:, :, ::2], x[:, :, 1::2]` | That pairs neighbours, as some models do; here the partner of column k is column k + D/2. |
+# | `left, right = x[:, :, :half], x[:, :, half:]` | `left, right = x[:, :, ::2], x[:, :, 1::2]; return np.stack([left * cos - right * sin, left * sin + right * cos], 3).reshape(x.shape)` | That pairs neighbours, as some models do; here the partner of column k is column k + D/2. |
 # | `rotate(dy, -positions, base)` | `rotate(dy, positions, base)` | The backward is the transpose, and turns back. |
 # | `rotate(dy, -positions, base)` | `dy` | A rotation has a derivative: the gradient has to be turned, too. |
 # | `positions[:, None] * rates` | `np.arange(len(positions))[:, None] * rates` | The positions are given; with several sequences in a batch they do not count through. |
@@ -1023,6 +1031,7 @@ lesson.check(gated_backward, draw=draw_gated_backward, same_as=gate_by_complex_s
 # |---|---|---|
 # | `dy * (s + x * s * (1 - s))` | `dy * s * (1 - s)` | That is the slope of s alone; silu is x times s, and a product has two terms. |
 # | `dy * (s + x * s * (1 - s))` | `dy * s` | The slope of s is missing: s depends on x as well. |
+# | `dy * (s + x * s * (1 - s))` | `dy * x * s * (1 - s)` | The product rule has two terms; s itself is missing. |
 # | `gate, value = np.split(x, 2, axis=1)` | `value, gate = np.split(x, 2, axis=1)` | The gate is the left half. |
 # | `opened * value, (saved_act` | `opened + value, (saved_act` | A gate multiplies. |
 # | `act_backward(dy * value, saved_act)` | `act_backward(dy, saved_act)` | What the gate lets through is a factor of its gradient. |
@@ -1059,6 +1068,10 @@ course.show(
 )
 
 # %% [markdown]
+# On the left only the sum of the two counts, so each can stand in for the other. On the right the gate decides whether the
+# value matters at all: where $a$ is far below zero, the surface is flat whatever $b$ is, and where $a$ is large, it follows
+# $b$.
+#
 # ## 6. Muon: a matrix is not a list
 #
 # Adam divides each number of a gradient by its own typical size, and does not know that the numbers form matrices. The
@@ -1091,13 +1104,16 @@ course.equal("a polynomial of a matrix", by_matrix, (U * by_values) @ Vt)
 # `orthogonal` divides x by its Frobenius norm, the root of its sum of squares, and applies the polynomial above five
 # times.
 #
-# `muon` updates flat buffers in place, like `adamw` of chapter 9. `tensors` has a row `[begin, end, decays, rows,
-# matrices]` for each tensor. Where `matrices` is 0, `self.adamw` updates the tensor, with weight decay if `decays` is 1.
+# `muon` updates flat buffers in place, like `adamw` of chapter 09. `tensors` has a row `[begin, end, decays, rows,
+# matrices]` for each tensor. Where `matrices` is 0, call
+# `self.adamw(params, grads, m, v, ranges, rule)` with the tensor's slices of the buffers. `ranges` has a row `[begin, end]`
+# for each stretch of a slice that decays: one row for the whole slice if `decays` is 1, no row, (0,2), if it is 0.
 # Otherwise the tensor has so many `rows`, and `matrices` matrices lie side by side in it (queries, keys and values lie
 # so). Then, with $\beta$ = `rule.beta1` and $g$ the gradient times `rule.clip`:
 #
 # 1. $m \leftarrow \beta m + (1-\beta) g$, in place; $v$ stays as it is;
-# 2. one step ahead, as Nesterov has it: $n = \beta m + (1-\beta) g$;
+# 2. one step ahead: $n = \beta m + (1-\beta) g$. **Nesterov momentum** takes the gradient where the momentum is about to
+#    lead; mixing the gradient into the new momentum a second time comes near that and needs no other gradient;
 # 3. each matrix of $n$ is made orthogonal for itself and multiplied by $\sqrt{\max(\text{rows}, \text{columns})}$;
 # 4. that, plus `rule.weight_decay` times the parameters, times `rule.lr`, is subtracted from the parameters.
 
@@ -1198,12 +1214,12 @@ lesson.check(muon, draw=draw_update, same_as=Ops().muon, law=in_place, tolerance
 # | `x = x / np.linalg.norm(x)` | `pass` | Singular values above 1 grow without bound: divide by the norm first. |
 # | `x = x / np.linalg.norm(x)` | `x = x / abs(x).max()` | The largest number is not a bound of the singular values; the Frobenius norm is one. |
 # | `(-4.775 * square` | `(4.775 * square` | The middle term is subtracted. |
-# | `ahead = (rule.beta1 * m[s] + fresh)` | `ahead = (m[s] + 0)` | Nesterov's step goes ahead: the new momentum is mixed with the gradient once more. |
+# | `ahead = (rule.beta1 * m[s] + fresh)` | `ahead = (m[s] + 0)` | Nesterov momentum goes a step ahead: the new momentum is mixed with the gradient once more. |
 # | `orthogonal(ahead[:, i]) for i in range(matrices)` | `np.split(orthogonal(ahead.reshape(rows, -1)), matrices, axis=1)[i] for i in range(matrices)` | Matrices that lie side by side are made orthogonal one by one. |
 # | `math.sqrt(max(rows, ahead.shape[2]))` | `1` | The direction is scaled by the root of the larger side, so that its numbers are about 1. |
 # | `direction + rule.weight_decay * params[s]` | `direction` | Weight decay is missing. |
 # | `[:decays]` | `[:]` | Biases and LayerNorm do not decay. |
-# | `params[s] -= ` | `params = params.copy(); params[s] -= ` | The numbers are right, but in a new array; change the given one. |
+# | `params[s] -= ` | `params = params.copy(); params[s] -= ` | `params = …` gives the name to another array; write into `params[s]`. |
 #
 # </details>
 
@@ -1336,12 +1352,17 @@ def t_quantile(freedom, share=0.975):
     return t[np.searchsorted(density.cumsum() / density.sum(), 2 * share - 1)]
 
 
+def t_interval(values):
+    """Return the mean of paired values, and the ends of its interval."""
+    half = t_quantile(len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    return values.mean(), values.mean() - half, values.mean() + half
+
+
 def gain_of(name):
     """Return the mean gain over the seeds, its interval, and the gains themselves."""
     without, with_it = base_losses[ARMS[name][1]], arm_losses[name]
     gains = np.array([a.mean() - b.mean() for a, b in zip(without, with_it, strict=True)])
-    half = t_quantile(len(gains) - 1) * gains.std(ddof=1) / math.sqrt(len(gains))
-    return gains.mean(), gains.mean() - half, gains.mean() + half, gains
+    return *t_interval(gains), gains
 
 
 gains = {name: gain_of(name) for name in ARMS}
@@ -1360,7 +1381,17 @@ best = max(single, key=lambda name: gains[name][0])
 labels_of_choices = dict(
     zip(single, ("pre-norm blocks", "rotary positions", "gated feed-forward", "Muon"), strict=True)
 )
-guess.answer(labels_of_choices[best], f"its mean gain is {gains[best][0]:.2f} nats.")
+level = [name for name in single if name != best and t_interval(gains[best][3] - gains[name][3])[1] <= 0]
+guess.answer(
+    " or ".join(labels_of_choices[name] for name in (best, *level)),
+    f"the mean gain of {best} is {gains[best][0]:.3f} nats"
+    + "".join(f", that of {name} {gains[name][0]:.3f}" for name in level)
+    + (
+        "; zero is in the interval of their difference, so these runs can't tell which is more."
+        if level
+        else "."
+    ),
+)
 
 # %%
 figure, axes = plt.subplots(figsize=(7.4, 3.4), layout="constrained")
@@ -1402,7 +1433,7 @@ course.say(
 )
 
 # %% [markdown]
-# Read this with care, in both directions. A run this short is spent mostly on the wait of chapter 8, and a change that
+# Read this with care, in both directions. A run this short is spent mostly on the wait of chapter 08, and a change that
 # shortens the wait looks like a miracle here and may look like nothing after a million steps. For positions as angles the
 # most likely story is just that: a head that looks at a neighbour does not have to be discovered, for every score depends
 # on the distance from the start. The masks have a few hundred windows to repeat themselves in, and a model that can learn
@@ -1466,6 +1497,7 @@ lesson.keep()
 # - **dynamic masking**: drawing the hidden places anew whenever a sequence is read.
 # - **pre-norm**: LayerNorm at the entrance of a branch, with the sum left as it is.
 # - **rotary positions**: positions as rotations of queries and keys, so that scores depend on distances.
+# - **Nesterov momentum**: momentum whose gradient is that of a step further on.
 # - **gated linear unit**: a layer that multiplies two linear functions of its input, one of them through a curve.
 # - **Newton–Schulz iteration**: repeating a polynomial of a matrix until its singular values are near 1.
 #

@@ -3,12 +3,14 @@
 import ast
 import importlib
 import re
+import runpy
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import english_pack
+import numpy as np
 import page_reader
 import pytest
 from page_reader import FENCE, Reader, Step
@@ -174,7 +176,8 @@ def test_python_samples_run(page, model):
     assert samples
 
 
-FOLLOWED = [path for path in IN_PRESENT if page_reader.steps(path.read_text("utf-8"))]
+PROGRAMS = DOCS / "programs.md"  # which run as they are written, each by itself
+FOLLOWED = [path for path in IN_PRESENT if path != PROGRAMS and page_reader.steps(path.read_text("utf-8"))]
 # Samples that are not run: they train for hours, or need what only some machines have.
 SAMPLES_LEFT_OUT = {"docs/experiments.md", "CONTRIBUTING.md"}
 
@@ -213,6 +216,89 @@ def test_commands_and_samples_run_in_order(page, trained, pretrained, tmp_path, 
             continue
         reader.follow(step)
     assert reader.left_behind() == set()
+
+
+def programs(page: str) -> dict[str, tuple[str, str]]:
+    """The program that each heading of the lowest level has, the first one "", and what it prints."""
+    found = {}
+    for section in re.split(r"^### ", "\n" + page, flags=re.MULTILINE):
+        (language, program), (output_language, output) = FENCE.findall(section)
+        assert (language, output_language) == ("python", "text")
+        found[section.partition("\n")[0]] = program, output
+    return found
+
+
+@pytest.mark.slow
+def test_programs_run_as_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # which a program sets anew
+    (tmp_path / "docs").symlink_to(DOCS)
+    found = programs(PROGRAMS.read_text("utf-8"))
+    numbers = [title.partition(".")[0] for title in found]
+    assert numbers == ["", *map(str, range(1, 21))]
+    for title, (program, output) in found.items():
+        exec(compile(program, title, "exec"), {"__name__": "__main__"})
+        assert capsys.readouterr().out == output, title
+
+
+def test_search_program_finds_each_text_by_itself(model, tmp_path, monkeypatch, capsys):
+    lines = ["the film was charming", "a dull story", "the end", "one very funny journey", "it is cold"]
+    texts, vectors = tmp_path / "texts.txt", tmp_path / "vectors.npy"
+    texts.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    program = runpy.run_path(str(DOCS / "examples" / "search.py"))
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["search.py", *map(str, words)])
+        program["main"]()
+        return capsys.readouterr().out
+
+    assert run("index", model, texts, vectors) == f"5 vectors in {vectors}\n"
+    stored = np.load(vectors)
+    wanted = minibert.load(model).encode(lines).vectors(normalize=True)
+    assert stored.dtype == np.float16
+    assert np.abs(stored - wanted).max() < 1e-3
+    answer = f"{lines[1]}\n1.000  {lines[1]}\n{lines[3]}\n1.000  {lines[3]}\n"
+    assert run("ask", model, texts, vectors, lines[1], lines[3], "--top", 1) == answer
+    monkeypatch.setitem(program["nearest"].__globals__, "BLOCK", 2)
+    rows, cosines = program["nearest"](stored, wanted[:2], 3)
+    whole = wanted[:2] @ stored.astype(np.float32).T
+    assert np.array_equal(rows, np.argsort(-whole, axis=1)[:, :3])
+    assert np.allclose(cosines, -np.sort(-whole, axis=1)[:, :3], atol=1e-6)
+
+
+def documented_names() -> set[str]:
+    """What the pages of the API have an entry for, by its whole name."""
+    found = set()
+    for page in (DOCS / "api").glob("*.md"):
+        module = ""
+        for kind, name in re.findall(r"^\.\. (\w+):: ([\w.]+)", page.read_text("utf-8"), re.MULTILINE):
+            if kind == "currentmodule":
+                module = name
+            else:
+                found.add(name if name.startswith("minibert.") else f"{module}.{name}")
+    return found
+
+
+def names_used(program: str) -> set[str]:
+    """The names of the package that a program imports, or reads as `minibert.NAME`."""
+    found = set()
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("minibert"):
+            found |= {f"{node.module}.{one.name}" for one in node.names}
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "minibert":
+            found.add(f"minibert.{node.attr}")
+    return found
+
+
+def test_programs_use_only_what_the_api_pages_have():
+    used = {name: names_used(program) for name, (program, _) in programs(PROGRAMS.read_text("utf-8")).items()}
+    assert "minibert.core.step.HostSteps" in set().union(*used.values())
+    assert {name: names - documented_names() for name, names in used.items()} == dict.fromkeys(used, set())
+
+
+def test_public_names_stand_in_the_api_pages():
+    public = {f"minibert.{name}" for name in minibert.__all__ if not name.startswith("_")}
+    assert public <= documented_names()
 
 
 def test_steps_of_a_page_are_its_commands_and_samples():

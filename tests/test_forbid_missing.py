@@ -17,7 +17,7 @@ TESTS = {
 
 
 @pytest.mark.slow
-def test_a_missing_library_fails_the_run_and_missing_data_are_told_of(tmp_path):
+def test_a_missing_library_fails_the_run_and_missing_data_are_listed(tmp_path):
     shutil.copy(HERE / "conftest.py", tmp_path)
     for name, text in TESTS.items():
         (tmp_path / name).write_text(text)

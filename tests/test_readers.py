@@ -33,6 +33,7 @@ from minibert.api.texts import TextClassifier
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, RunError
 from minibert.base.model_names import MODULES_FILE
+from minibert.base.options import other_command
 from minibert.data import choice, glue, ner, squad, stand_ins as pairs, tables, trivia
 from minibert.data.corpus import sentences
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
@@ -384,6 +385,7 @@ READERS = [
     *(Reader(f"pretrained/{name}", lambda at: hand_on(at, "pretrained")) for name in CARD_OF["pretrained"]),
     *(Reader(f"tuned/{name}", lambda at: hand_on(at, "tuned")) for name in CARD_OF["tuned"]),
     Reader("tuned/finetune.json", lambda at: FinetuneOptions.configured(at / "tuned/finetune.json", {})),
+    Reader("tuned/finetune.json", lambda at: other_command(at / "tuned/training.json")),
     Reader("rte.toml", lambda at: FinetuneOptions.configured(at / "rte.toml", {})),
     Reader(
         "pretrained/metrics.jsonl", lambda at: command("show", at / "pretrained", "--out", at / "shown.html")

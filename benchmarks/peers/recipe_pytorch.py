@@ -18,9 +18,10 @@ import numpy as np
 import torch
 import transformers
 
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, prepare, read_examples
+from minibert.finetuning.preparation import Prepared, prepare
 from minibert.tasks.batches import epoch_order
 from minibert.tasks.task import Task
 from peers import squad_features
@@ -61,7 +62,7 @@ def finetune(
     transformers.utils.logging.set_verbosity_error()
     torch.manual_seed(options.seed)
     prepared = prepare(options)
-    way = WAYS[prepared.head.kind](options, prepared)
+    way = WAYS[prepared.data.head.kind](options, prepared)
     model = way.model()
     an_epoch = -(-len(way.train) // options.batch_size)
     total = max(1, round(options.epochs * an_epoch))
@@ -189,7 +190,7 @@ class Way:
 
     def __init__(self, options: FinetuneOptions, prepared: Prepared) -> None:
         self.options, self.prepared = options, prepared
-        self.task, self.dev_examples = prepared.task, prepared.dev_examples
+        self.task, self.dev_examples = prepared.data.task, prepared.data.dev_examples
         self.tokenizer = transformers.BertTokenizerFast.from_pretrained(options.model)
         self.make_features(read_examples(self.task, options)[0])
         ours = [feature.sequences[0].input_ids.tolist() for feature in self.prepared.train]
@@ -203,10 +204,10 @@ class Way:
 
     def model(self) -> torch.nn.Module:
         """The pre-trained model under a new output layer, with the weights that minibert's begins with."""
-        o, data = self.options, self.prepared
+        o, data = self.options, self.prepared.data
         made = getattr(transformers, self.auto).from_pretrained(
             o.model,
-            num_labels=self.prepared.head.outputs,
+            num_labels=data.head.outputs,
             hidden_dropout_prob=o.dropout,
             attention_probs_dropout_prob=o.dropout,
             dtype=torch.float32,
@@ -223,7 +224,7 @@ class Way:
     def predict_others(self, model: torch.nn.Module, examples: Sequence[Any]) -> list[Any]:
         """A prediction for each of other texts than those of dev."""
         dev, self.dev = self.dev, self.encoded(examples)
-        found = self.task.predict(examples, (), self.outputs(model), self.prepared.labels, {})
+        found = self.task.predict(examples, (), self.outputs(model), self.prepared.data.labels, {})
         self.dev = dev
         return found
 
@@ -245,8 +246,9 @@ class Way:
 
     def predict(self, model: torch.nn.Module) -> list[Any]:
         """A prediction for each example of dev."""
-        data = self.prepared
-        return self.task.predict(self.dev_examples, data.dev, self.outputs(model), data.labels, {})
+        prepared = self.prepared
+        data = prepared.data
+        return self.task.predict(self.dev_examples, prepared.dev, self.outputs(model), data.labels, {})
 
 
 class Sentences(Way):
@@ -294,10 +296,11 @@ class Tags(Way):
         return found
 
     def predict(self, model: torch.nn.Module) -> list[Any]:
-        data = self.prepared
-        rows = [feature.rows for feature in data.dev]
+        prepared = self.prepared
+        data = prepared.data
+        rows = [feature.rows for feature in prepared.dev]
         outputs = [scores[own] for scores, own in zip(self.outputs(model), rows, strict=True)]
-        return self.task.predict(self.dev_examples, data.dev, outputs, data.labels, {})
+        return self.task.predict(self.dev_examples, prepared.dev, outputs, data.labels, {})
 
 
 class Answers(Way):

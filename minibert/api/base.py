@@ -10,7 +10,7 @@ import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -30,12 +30,15 @@ from minibert.base.errors import (
 from minibert.base.files import atomic_json, atomic_text, sole_writer
 from minibert.base.json_files import read_json
 from minibert.base.options import option
+from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
+from minibert.finetuning.examples import Rows
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneArguments, FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import Rows, bag_of_words_in
+from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.run import finetune, resolved
+from minibert.model.ops import Ops
 from minibert.reports.contents import Evaluation, FinetuneReport
 from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
 from minibert.tasks import registry
@@ -47,8 +50,8 @@ ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 Metrics = TypeVar("Metrics", bound=Evaluation)
 
 
-class Figures(dict[str, Any]):
-    """Metrics of a model, which show themselves as a person reads them."""
+class ReadableMetrics(dict[str, Any]):
+    """Metrics of a model, printed as a table."""
 
     def __repr__(self) -> str:
         return measured_text(self)
@@ -56,7 +59,7 @@ class Figures(dict[str, Any]):
 
 def _readable(metrics: Metrics) -> Metrics:
     """Return metrics as a dictionary that shows them as a person reads them."""
-    return cast(Metrics, Figures(metrics))
+    return cast(Metrics, ReadableMetrics(metrics))
 
 
 class NotFitted(InputError, AttributeError):
@@ -78,10 +81,11 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
     out: str | os.PathLike[str] | None = option(
         None, "folder for the files of the run", default="a temporary one, until `fit` is done"
     )
-    verbose: bool = option(False, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
+    verbose: bool = option(False, "show progress: a bar in a notebook or terminal, otherwise lines")
     random_state: int | np.integer[Any] | np.random.Generator | np.random.RandomState | None = option(
         0, "a whole number; or a generator of NumPy's, which it is drawn from. None is 0"
     )
+    ops: Ops | None = option(None, "an engine object of your own, in place of `engine`", default="none")
     on_log: OnLog | None = option(
         None,
         "called with the number of a step and what is recorded of it, by names such as train/loss; it may "
@@ -146,6 +150,9 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
 
     def _fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Self:
         """Do what `fit` says; where that fails, a temporary folder may be left."""
+        if self.ops is not None and not isinstance(self.ops, Ops):
+            advice = 'give an engine object, or one by its name, such as engine="numpy"'
+            raise InputError(f"ops={self.ops!r} is not valid; {advice}.", ops=self.ops)
         learner = type(self)(**self.get_params())  # what was fitted before stays so until this is
         rows = learner._training_rows(X, y, dev)
         texts = {"train": _as_lines(map(self._row, rows.train))}
@@ -154,6 +161,8 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         options, folder, resume = self._begun(texts, list(self._row(rows.train[0])))
         report = self._train(rows, texts, options, folder, resume)
         fitted = Finetuned.from_pretrained(folder, self.engine, threads=self.threads, dtype=options.dtype)
+        if self.ops is not None:
+            fitted = replace(fitted, ops=self.ops)
         vars(self).update(vars(learner))
         self._fitted = fitted
         self._bag_of_words = bag_of_words_in(folder, fitted.labels, rows)
@@ -173,6 +182,9 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         if dev is None:
             if len(train) < 2:
                 raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
+            if self.split_dev is None:
+                advice = "give a share, such as 0.1, or fit(X, y, dev=(X_dev, y_dev))."
+                raise InputError(f"split_dev=None leaves nothing to measure on; {advice}", split_dev=None)
             return Rows(train)
         if not isinstance(dev, tuple) or len(dev) != 2:
             raise InputError("dev is not X and y; give a tuple of the two.")
@@ -199,7 +211,13 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
                 for name, text in texts.items():
                     atomic_text(data / f"{name}.jsonl", text)
                 return finetune(
-                    options, folder, resume=resume, show=self.verbose, on_log=self.on_log, rows=rows
+                    options,
+                    folder,
+                    resume=resume,
+                    show=self.verbose,
+                    ops=self.ops,
+                    on_log=self.on_log,
+                    rows=rows,
                 )
             except KeyboardInterrupt:
                 if not (folder / OPTIONS_FILE).exists():
@@ -262,7 +280,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         out = self.out
         if out == "":
             raise InputError(f"{out=} names no folder; give one, or leave it out.", out=out)
-        folder = Path(out or ".")
+        folder = Path(".") if out is None else path_of(out, "out")
         if scratch and out is None:
             folder = Path(scratch.name)
         has_folder = scratch is not None or out is not None
@@ -282,7 +300,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
 
     def _predictions(self, examples: Sequence[Any]) -> list[Any]:
         """Return what the model predicts of examples, whatever their labels are."""
-        model = self._model
+        model = self.model_
         no_label = {model.task.label_field: None}
         bare = [example._replace(**no_label) for example in examples]
         cuts = Truncation(model.max_length, long=model.task.long)
@@ -293,7 +311,14 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         return predictions
 
     @property
-    def _model(self) -> Finetuned:
+    def model_(self) -> Finetuned:
+        """Return the fine-tuned model itself: its `params`, `tokenizer`, `labels` and engine `ops`.
+
+        Raises
+        ------
+        InputError
+            When the estimator is not fitted.
+        """
         fitted: Finetuned | None = getattr(self, "_fitted", None)
         if fitted is None:
             raise NotFitted(f"This {type(self).__name__} is not fitted yet; call fit first, or load one.")
@@ -317,7 +342,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
             words does that has learnt from the same examples, where these are known; `mistakes`, the worst
             first. Printed, it is a table of the metrics.
         """
-        model = self._model
+        model = self.model_
         examples = self._examples(X, y, labelled=True)
         model.task.warn_unknown(examples, model.labels)
         if not hasattr(self, "_bag_of_words"):  # loaded, from the folder of a run perhaps
@@ -341,7 +366,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         -------
         float
         """
-        task = self._model.task
+        task = self.model_.task
         examples = self._examples(X, y, labelled=True)
         scores = task.score(examples, self._predictions(examples))
         return float(scores[task.metric])
@@ -359,7 +384,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         Estimator
             Itself.
         """
-        lay_out(self._model.ops, self._model.params, int8)
+        lay_out(self.model_.ops, self.model_.params, int8)
         return self
 
     # Keeping
@@ -372,8 +397,8 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         folder : str or path
             Made if it is not there. One with a run or another fine-tuned model is refused.
         """
-        folder = Path(folder)
-        model = self._model
+        folder = path_of(folder)
+        model = self.model_
         is_its_folder = model.folder.name and folder.resolve() == model.folder.resolve()
         require_no_other(folder, () if is_its_folder else (RUN, TAGGER_FILE, OPTIONS_FILE))
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
@@ -424,7 +449,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         Estimator
             Fitted, of this class.
         """
-        fitted = Finetuned.from_pretrained(Path(folder), engine, threads=threads, dtype=dtype)
+        fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype)
         return cls.of_fitted(fitted, engine, threads=threads, dtype=dtype)
 
     @classmethod

@@ -79,14 +79,31 @@ def refusing_unknown(function: Callable[P, R]) -> Callable[P, R]:
     Returns
     -------
     callable
-        The same with the same signature. It raises TypeError for the first such argument, as Python does.
+        The same with the same signature. It raises TypeError for the first such argument, as Python does, and
+        for one that is lacking or has to have a name.
     """
-    known = list(inspect.signature(function).parameters)
+    parameters = inspect.signature(function).parameters
+    known = list(parameters)
+    name = function.__qualname__.removesuffix(".__init__")
+    positional = [one.name for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    required = [one.name for one in parameters.values() if one.default is one.empty]
 
     def advise(unknown: str) -> str:
         return advice_for(unknown, known) or did_you_mean(unknown, known, "leave it out.")
 
-    return answering_unknown(function, function.__qualname__.removesuffix(".__init__"), advise)
+    answering = answering_unknown(function, name, advise)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) > len(positional):
+            such = ", ".join(one for one in positional if one != "self")
+            raise TypeError(f"{name}() takes only {such} without a name; give the others by their names.")
+        lacking = [one for one in required if one not in positional[: len(args)] and one not in kwargs]
+        if lacking and kwargs.keys() <= parameters.keys():
+            raise TypeError(f"{name}() needs {', '.join(lacking)}; give a value for each.")
+        return answering(*args, **kwargs)
+
+    return call
 
 
 def with_parameters(text: str | None, kind: Any) -> str:

@@ -4,7 +4,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import islice
+from itertools import islice, starmap
+from reprlib import repr as short
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,9 +14,11 @@ from minibert import engines
 from minibert.api.calls import documented
 from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
-from minibert.ask.inference import Bert
-from minibert.base.errors import InputError, warn
+from minibert.ask.inference import Bert, warn_of_cut_texts
+from minibert.base.errors import InputError
+from minibert.base.model_names import on_disk
 from minibert.base.options import option
+from minibert.base.texts import refuse_empty
 from minibert.finetuning.frozen.features import TEXTS_AT_ONCE, Extractor, Texts
 from minibert.training.runlog import Progress
 
@@ -152,7 +155,7 @@ class TextEncoder(Parameterised):
             for number, (_, vector) in enumerate(extractor.stream(texts)):
                 vectors[number] = vector
                 progress.add(1)
-        _warn_of_cuts(extractor)
+        warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
         if self._output == "default":
             return vectors
         names = list(self.get_feature_names_out())
@@ -191,9 +194,17 @@ class TextEncoder(Parameterised):
         Yields
         ------
         array (width,)
+
+        Raises
+        ------
+        InputError
+            When it is one string, or a text is empty.
         """
+        if isinstance(texts, str | bytes):
+            advice = f"give an iterable of texts, such as a list or open({short(texts)})."
+            raise InputError(f"texts={short(texts)} is one string; {advice}", texts=texts)
         extractor = self._extractor()
-        vectors = (vector for _, vector in extractor.stream(texts))
+        vectors = (vector for _, vector in extractor.stream(starmap(_with_words, enumerate(texts))))
         with Progress(None, "texts", self.verbose) as progress:
             while True:
                 # Threads are limited while vectors are computed, not while the caller works with them.
@@ -203,7 +214,7 @@ class TextEncoder(Parameterised):
                     break
                 progress.add(len(group))
                 yield from group
-        _warn_of_cuts(extractor)
+        warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Name the columns of what `transform` returns: textencoder0, textencoder1, …
@@ -227,8 +238,8 @@ class TextEncoder(Parameterised):
         if getattr(self, "_loaded", (None, None))[0] != wanted:
             model = self.model
             if not isinstance(model, Bert):
-                name = os.fspath(model)
-                model = Bert.from_pretrained(name, self.engine, threads=self.threads, dtype=self.dtype)
+                folder = on_disk(model, "model")
+                model = Bert.from_pretrained(folder, self.engine, threads=self.threads, dtype=self.dtype)
             self._loaded = wanted, model
         model = self._loaded[1]
         return Extractor(model, self.layers, self._pool(), self.max_length, self.normalize)
@@ -259,8 +270,7 @@ class TextEncoder(Parameterised):
         )
 
 
-def _warn_of_cuts(extractor: Extractor) -> None:
-    """Warn of texts that have lost their ends, if there are any."""
-    if extractor.cut:
-        have = "text has" if extractor.cut == 1 else "texts have"
-        warn(f"{extractor.cut:,} {have} more than {extractor.max_length} tokens; the ends were cut.")
+def _with_words(index: int, text: Texts) -> Texts:
+    """Return a text, or a pair of texts; raise InputError when one is empty."""
+    refuse_empty(text, first=index)
+    return text

@@ -17,7 +17,7 @@ GENERATORS = np.random.Generator | np.random.RandomState
 
 
 def column_names(data: Any) -> dict[str, Any] | None:
-    """Return the names of the columns of a table, each with what it is there; None for what is no table.
+    """Return the names of the columns of a table, each with what it is there; None for what is not a table.
 
     Parameters
     ----------
@@ -257,6 +257,8 @@ def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[
     """
     if y is None and column_names(X) is None:
         raise InputError("This requires y to be passed, but the target y is None; give a value for each row.")
+    if isinstance(y, str) and column_names(X) is None:
+        raise InputError(f"{y=} names a column, but X is not a table; give a value for each row.", y=y)
     names = list(column_names(y) or ())
     if len(names) > 1:
         raise InputError(f"y is a table with the columns {', '.join(names)}; give one of them.")

@@ -16,6 +16,7 @@ from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
 from minibert.base.json_files import fits, read_json, schema_error
 from minibert.base.options import RunOptions, option
+from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
 from minibert.finetuning import run as finetuning
@@ -31,7 +32,7 @@ from minibert.reports.page import REPORT_FILE
 from minibert.reports.results import load_report, report_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tokenizer import Tokenizer
-from minibert.training.runlog import OnLog, read_metrics, say
+from minibert.training.runlog import OnLog, logger, read_metrics
 
 UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # where nothing of the kind was measured
 # What a report of pre-training has, and each of its examples.
@@ -85,7 +86,7 @@ class Run(Generic[Report]):
         InputError
             When there is none, or its report is damaged.
         """
-        folder = Path(folder)
+        folder = path_of(folder)
         absent = InputError(f"{folder} holds no finished run (report.json is missing); name one.")
         if is_finetuned(folder):
             finetuned: Any = load_report(folder)
@@ -99,7 +100,7 @@ class Run(Generic[Report]):
         except MissingFile as error:
             raise absent from error
         if not all(fits(example, EXAMPLE) for example in report["examples"]):
-            raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
+            raise InputError(f"{path} can't be read: its 'examples' are not guesses; {again}.")
         held_out = report.get("held_out", {})
         if held_out is not None:
             if wrong := schema_error(held_out, MEASURED):
@@ -169,7 +170,7 @@ class _Call:
 
     out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
     resume: bool = option(False, "go on with the run in that folder, exactly where it stopped")
-    show: bool = option(True, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
+    show: bool = option(True, "show progress: a bar in a notebook or terminal, otherwise lines")
     ops: Ops | None = option(
         None,
         "an engine object of your own, in place of `engine`",
@@ -229,7 +230,7 @@ def _run(
     else:
         options = kind(**given)
     if call.show and call.out is None:
-        say(f"Run folder: {folder}.")
+        logger.info(f"Run folder: {folder}.")
     of_call = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
     try:
         engines.force_device(call.device)
@@ -330,14 +331,14 @@ def run_folder(
         When a run is to go on, and there is none in `runs/`.
     """
     if out is not None:
-        return Path(out)
+        return path_of(out, "out")
     if not resume:
         name = _name_of_source(next(iter(sources), None))
         names = (name if number == 1 else f"{name}-{number}" for number in count(1))
         return next(RUNS / name for name in names if not (RUNS / name).exists())
     started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
     if not started:
-        raise InputError("There is no run in runs/ to go on with; name its folder with out='runs/...'.")
+        raise InputError("There is no run in runs/ to resume; name its folder with out='runs/...'.")
     return started[-1].parent
 
 

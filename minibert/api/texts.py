@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -17,7 +17,7 @@ from minibert import engines
 from minibert.api.base import Estimator
 from minibert.api.calls import documented
 from minibert.api.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
-from minibert.base.errors import InputError
+from minibert.base.errors import InputError, warn
 from minibert.base.options import option
 from minibert.data.glue import TextExample
 from minibert.data.tables import SEPARATOR
@@ -43,12 +43,21 @@ class _OfTexts(Estimator, WindowArguments):
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)
         are_pairs = pairs[0][1] is not None
+        learnt = (y or self.label) if y is None or isinstance(y, str) else None
+        for role, name in (("second", self.second), ("text", self.text)):
+            if labelled and name is not None and name == learnt and column_names(X) is not None:
+                named: dict[str, Any] = {role: name}
+                what = f"{role}={name!r} is the column that is to be learnt"
+                raise InputError(f"{what}; name another, or leave it out.", **named)
         if getattr(self, "_pairs", None) not in (None, are_pairs):  # None: either will do
             such = "single texts" if are_pairs else "pairs of texts"
             raise InputError(f"This {type(self).__name__} was trained on {such}; give it those.")
         answers: list[Any] = [None] * len(pairs)
         if labelled:
             answers = self._answers(X, y, len(pairs))
+            if all(second == answer for (_, second), answer in zip(pairs, answers, strict=True)):
+                advice = "give the texts alone, such as table['text']."
+                warn(f"The second text of every row is its label, so that nothing is left to learn; {advice}")
             if not self.__sklearn_is_fitted__():
                 self._pairs: bool | None = are_pairs
         examples = []
@@ -68,7 +77,7 @@ class _OfTexts(Estimator, WindowArguments):
         return row
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
-        self._pairs = self._model.pair
+        self._pairs = self.model_.pair
 
     def explain(self, text: str | tuple[str, str], answer: Any = None) -> Explanation:
         """Compute what each word of a text speaks for an answer: the gradient of its score times the input.
@@ -96,9 +105,10 @@ class _OfTexts(Estimator, WindowArguments):
         >>> classifier.explain("a fine film").top(1)  # doctest: +SKIP
         [Word(word='fine', score=1.84)]
         """
-        model = self._model
+        model = self.model_
         if not isinstance(text, str | tuple):
-            raise InputError(f"text={short(text)} is several; give one text, or a pair as a tuple.")
+            what = "several" if isinstance(text, Iterable) else "not a text"
+            raise InputError(f"text={short(text)} is {what}; give one text, or a pair as a tuple.")
         [example] = self._examples([text])
         name = None if answer is None else str(answer).strip()
         with engines.limited_threads(self.threads, model.ops):
@@ -160,8 +170,11 @@ class TextClassifier(_OfTexts, BalanceArguments):
         Raises
         ------
         InputError
-            When the head is another one, or has not an output for each class.
+            When these are not parameters, or the head is another one or has not an output for each class.
         """
+        if not isinstance(params, Parameters):
+            what = f"params={short(params)} are not Parameters"
+            raise InputError(f"{what}; give those of initialise(..., head=...).")
         if params.head != Head(cls.TASK, len(classes)):
             head = f"a head {params.head.kind!r} of {params.head.outputs} outputs"
             other = f"not one for each of {len(classes)} classes; give those of a classifier."
@@ -274,8 +287,10 @@ class TextClassifier(_OfTexts, BalanceArguments):
         """
         examples = self._examples(X, y, labelled=True)
         predictions = self._predictions(examples)
-        pairs = zip(examples, predictions, strict=True)
-        return float(np.mean([example.label == prediction["label"] for example, prediction in pairs]))
+        is_right = []
+        for example, prediction in zip(examples, predictions, strict=True):
+            is_right.append(example.label == prediction["label"])
+        return float(np.mean(is_right))
 
     def _stored(self) -> dict[str, Any]:
         return super()._stored() | {"classes": self.classes_.tolist()}
@@ -286,8 +301,8 @@ class TextClassifier(_OfTexts, BalanceArguments):
         if not isinstance(classes, list) or not all(isinstance(name, str | int | float) for name in classes):
             classes = []
         self.classes_ = np.array(classes)
-        if not set(self._model.labels) <= set(self._labels):
-            self.classes_ = np.array(self._model.labels)
+        if not set(self.model_.labels) <= set(self._labels):
+            self.classes_ = np.array(self.model_.labels)
 
 
 @documented
@@ -361,7 +376,7 @@ class MultilabelClassifier(TextClassifier):
     @property
     def thresholds_(self) -> NDArray[np.float64]:
         """The probability from which on each class applies, (K,): chosen for the best F1 on dev."""
-        tuned = self._model.tuned
+        tuned = self.model_.tuned
         return np.array([tuned.get(name, HALF) for name in self._labels])
 
     def predict(self, X: Any) -> NDArray[np.int64]:

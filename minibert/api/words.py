@@ -10,6 +10,7 @@ from minibert.api.calls import documented
 from minibert.api.inputs import class_names, is_missing, listed, target_rows, text_pairs, word_rows
 from minibert.base.errors import InputError
 from minibert.base.options import option
+from minibert.base.texts import refuse_empty
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
 from minibert.data.tables import answers_in
@@ -91,18 +92,19 @@ class TokenTagger(Estimator):
         Raises
         ------
         InputError
-            When it is one string, or a text is not a string.
+            When it is one string, or a text is empty or not a string.
 
         Examples
         --------
         >>> tagger.tag(["Call me Ishmael."])[0]["entities"]  # doctest: +SKIP
         [{'type': 'PER', 'text': 'Ishmael', 'begin': 8, 'end': 15}]
         """
-        model = self._model
+        model = self.model_
         rows = listed(texts, "texts")
         for number, text in enumerate(rows):
             if not isinstance(text, str):
                 raise InputError(f"Row {number:,} of texts is {text!r}; give a string.")
+        refuse_empty(*rows)
         with engines.limited_threads(self.threads, model.ops):
             return cast(list[TaggedText], list(tag_texts(model, rows)))
 

@@ -18,7 +18,9 @@ from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
 from minibert.base.foreign_names import answers_foreign_arguments
 from minibert.base.model_names import folder_of, on_disk
+from minibert.base.paths import path_of
 from minibert.base.terminal import some_of
+from minibert.base.texts import refuse_empty
 from minibert.core import bert
 from minibert.core.arrays import Array, Floats, Params
 from minibert.core.batch import Batch, Sequence, whole_numbers
@@ -35,6 +37,8 @@ from minibert.tokenizer import Tokenizer
 
 FINETUNED = ("task.json", "tagger.json", "finetune.json")  # beside a fine-tuned model, finished or not
 RUN = "training.json"  # in the folder of a pre-training
+# What comes back is called in transformers, and is here.
+NAMES_HERE = {"last_hidden_state": "hidden_states[-1]", "pooler_output": "pooled"}
 
 
 def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
@@ -64,10 +68,10 @@ def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
         is_embedding = name.startswith("embeddings.")
         is_layer = name.startswith("layers.")
         if weight.ndim == 2 and not is_embedding:
-            ops.keep(weight, int8 and is_layer)
+            ops.prepack(weight, int8 and is_layer)
     if params.head.kind == "pretraining":
         decoder = params["embeddings.word"] if params.decoder is None else params.decoder
-        ops.keep(decoder.T)
+        ops.prepack(decoder.T)
 
 
 # x (n,H) -> (n,H)
@@ -170,6 +174,9 @@ class Encoded:
 
     def __getitem__(self, number: int) -> "Encoded":
         """Return one of the sequences, counted from the end if negative; its arrays are views."""
+        if isinstance(number, str):
+            instead = NAMES_HERE.get(number, "an attribute, such as hidden_states[-1]")
+            raise InputError(f"An Encoded has no {number!r}; use {instead}.")
         if not -len(self) <= number < len(self):
             raise IndexError(f"There is no sequence {number}, there are {len(self)}.")  # where iteration ends
         number %= len(self)
@@ -269,6 +276,7 @@ class Bert:
         return f"Bert({size}, {self.ops.name})"
 
     @classmethod
+    @answers_foreign_arguments
     def from_pretrained(
         cls,
         folder: str | Path,
@@ -348,6 +356,7 @@ class Bert:
         RunError
             When a file can't be written.
         """
+        folder = path_of(folder)
         require_no_other(folder, (*FINETUNED, RUN))
         save_hf(folder, self.config, self.params, omit=self.missing)
         if self._tokenizer or self._folder:
@@ -359,7 +368,7 @@ class Bert:
             return
         for name, data in module_files(self._source).items():
             write = partial(_write, data=data)
-            write_atomically(Path(folder) / name, write)
+            write_atomically(folder / name, write)
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
         """Prepare fast inference on short texts, with read-only parameters; return the model.
@@ -437,9 +446,12 @@ class Bert:
         Raises
         ------
         InputError
-            When the inputs are none of these, an id is outside the vocabulary or a sequence too long, or
-            there is no such layer.
+            When the inputs are none of these or a text is empty, an id is outside the vocabulary or a
+            sequence too long, there is no such layer, or `attentions` is not a bool.
         """
+        if not isinstance(attentions, bool | np.bool_):
+            what = f"attentions={short(attentions)} is not True or False"
+            raise InputError(f"{what}; give a pair of texts as a tuple, encode(('a', 'b')).")
         L = self.config.L
         batch, prompt_tokens = self._read(inputs)
         kept = list(range(L + 1))
@@ -655,6 +667,7 @@ class Bert:
             inputs = list(inputs)
         prompt_tokens = 0
         texts = _texts(inputs)
+        refuse_empty(*texts)
         if texts:
             inputs, prompt_tokens = self._encodings(texts)
         if isinstance(inputs, Batch):
@@ -686,11 +699,23 @@ class Bert:
         max_length = self.modules.max_length
         encoded = self.tokenizer(prompted, max_length=max_length, special=True)
         n_cut = int((encoded.n_cut > 0).sum())
-        if n_cut:
-            have = "has" if n_cut == 1 else "have"
-            were = f"{n_cut:,} of {len(texts):,} texts {have} more than the {max_length} tokens"
-            warn(f"{were} that the model's folder reads, as its max_seq_length says; the ends were cut.")
+        warn_of_cut_texts(n_cut, f"{max_length} tokens, the max_seq_length of the model's folder")
         return encoded, prompt_tokens_of(self.tokenizer, self.modules, special=True)
+
+
+def warn_of_cut_texts(n_cut: int, limit: str) -> None:
+    """Warn of texts that have lost their ends, if there are any.
+
+    Parameters
+    ----------
+    n_cut : int
+        How many.
+    limit : str
+        What they are longer than, such as "128 tokens".
+    """
+    if n_cut:
+        texts = "1 text has" if n_cut == 1 else f"{n_cut:,} texts have"
+        warn(f"{texts} more than {limit}; the ends were cut.")
 
 
 def with_prompt(prompt: str, text: Any) -> Any:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from minibert.base.errors import InputError, RunError
+from minibert.base.paths import path_of
 from minibert.core.arrays import Array
 
 # As a pointer begins, which Git leaves in place of a file that Git-LFS keeps where nobody has fetched it.
@@ -124,7 +125,7 @@ def page_path(out: str | Path) -> Path:
     InputError
         When that is a folder, or does not end in .html or .htm.
     """
-    path = Path(out)
+    path = path_of(out, "out")
     if path.is_dir():
         raise InputError(f"out={str(out)!r} is a folder; give the name of a page in it.", out=str(out))
     if path.suffix.lower() not in (".html", ".htm"):

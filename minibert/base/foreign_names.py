@@ -123,6 +123,16 @@ FOREIGN_NAMES = {
 _ALREADY = "What comes out are arrays of NumPy; leave it out."
 _BY_ITSELF = "Texts are computed some thousand tokens at a time; leave it out."
 _PADDED = "What comes back has rows filled up with [PAD], `input_ids` and `attention_mask`; leave it out."
+_LOADING = {
+    **dict.fromkeys(("device", "device_map"), 'Give engine="jax" for a GPU; it takes the first one.'),
+    **dict.fromkeys(("torch_dtype", "precision"), "Did you mean dtype?"),
+    "backend": "Did you mean engine?",
+    **dict.fromkeys(
+        ("revision", "cache_dir", "token", "use_auth_token", "local_files_only", "trust_remote_code"),
+        "Nothing is downloaded or executed; leave it out.",
+    ),
+    **dict.fromkeys(("model", "model_name", "model_name_or_path"), "Did you mean folder?"),
+}
 # Arguments that functions for asking have elsewhere, by the function here.
 FOREIGN_ARGUMENTS = {
     "Bert.encode": {
@@ -166,16 +176,13 @@ FOREIGN_ARGUMENTS = {
     "Tokenizer.decode": {
         "clean_up_tokenization_spaces": "Spaces before punctuation stay; leave it out.",
     },
-    "load": {
-        **dict.fromkeys(("device", "device_map"), 'Give engine="jax" for a GPU; it takes the first one.'),
-        **dict.fromkeys(("torch_dtype", "precision"), "Did you mean dtype?"),
-        "backend": "Did you mean engine?",
-        **dict.fromkeys(
-            ("revision", "cache_dir", "token", "use_auth_token", "local_files_only", "trust_remote_code"),
-            "Nothing is downloaded or executed; leave it out.",
-        ),
-        **dict.fromkeys(("model", "model_name", "model_name_or_path"), "Did you mean folder?"),
+    "Tokenizer.from_pretrained": {
+        **dict.fromkeys(("do_lower_case", "lowercase", "uncased"), "Did you mean lower_case?"),
+        "model_max_length": "Give max_length to the call of the tokenizer.",
+        "use_fast": "Leave it out.",
     },
+    "Bert.from_pretrained": _LOADING,
+    "load": _LOADING,
 }
 
 
@@ -198,7 +205,12 @@ def answering_unknown(
     Returns
     -------
     callable
-        The same with the same signature. It raises TypeError for the first such argument, as Python does.
+        The same with the same signature.
+
+    Raises
+    ------
+    TypeError
+        By what is returned: for the first argument that is not known, with the advice.
     """
     known = inspect.signature(function).parameters
 
@@ -207,11 +219,10 @@ def answering_unknown(
         try:
             return function(*args, **kwargs)
         except TypeError:
-            unknown = next((argument for argument in kwargs if argument not in known), None)
-            advice = "" if unknown is None else advise(unknown)
-            if not advice:
-                raise
-            raise TypeError(f"{name}() has no argument {unknown!r}; {advice}") from None
+            for unknown in kwargs:
+                if unknown not in known and (advice := advise(unknown)):
+                    raise TypeError(f"{name}() has no argument {unknown!r}; {advice}") from None
+            raise
 
     return call
 

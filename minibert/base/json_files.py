@@ -202,7 +202,7 @@ def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     unknown = [name for name in value if name not in fields]
     if unknown:
-        return f"{short(unknown[0])} is none of its fields"
+        return f"{short(unknown[0])} is not one of its fields"
     kinds = get_type_hints(kind)
     expected = {}
     for name, field in fields.items():

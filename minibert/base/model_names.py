@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from minibert.base.bundled_models import BUNDLED, bundled_folder, not_installed
 from minibert.base.errors import InputError, MissingFile, did_you_mean, warn
 from minibert.base.json_files import fits, parse_json
+from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 
 # The files of a model, as Hugging Face calls them.
@@ -52,47 +53,50 @@ def hub_cache() -> Path:
     return Path(home).expanduser() / "hub"
 
 
-def on_disk(model: str | os.PathLike[str]) -> Path:
+def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
     """Return the folder of a model that is in the package or named as on the Hub, if it is on this disk.
 
-    Nothing is downloaded. Hugging Face's cache has a folder for each model, in it `refs/main`, which names a
-    commit, and `snapshots/COMMIT` with the files. A folder or file of the same name goes first, the package
-    second, the cache last. A string that names such a folder in place of a model in the package is warned of.
+    Nothing is downloaded. A file or folder of that name takes precedence, then a model in the package, then
+    Hugging Face's cache. A folder that hides a model in the package is warned of. The cache has a folder for
+    each model, in it `refs/main`, which names a commit, and `snapshots/COMMIT` with the files.
 
     Parameters
     ----------
     model : str or path
         Such as "english" or "google-bert/bert-base-uncased"; any other name of a model.
+    argument : str, default "folder"
+        The argument by which it was given, for the error.
 
     Returns
     -------
     Path
-        The folder in the package, or the snapshot; the name as it is, where neither has such a model.
+        The folder in the package, or the snapshot; the name as a path, where neither has such a model.
 
     Raises
     ------
     InputError
-        When the model is in the package and damaged.
+        When it is not a path, or is a model in the package that is damaged.
     """
+    path = path_of(model, argument)
     name = os.fspath(model)
     if os.path.exists(name):
         if name in BUNDLED and isinstance(model, str):
-            what = f"'{name}' is read from the working directory, not the model of that name in the package"
-            warn(f"{what}; write './{name}' if that is meant, or rename it.")
-        return Path(model)
+            reason = f"'{name}' is read from the working directory, not the model of that name in the package"
+            warn(f"{reason}; write './{name}' if that is meant, or rename it.")
+        return path
     if folder := bundled_folder(name):
         return folder
     if not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
-        return Path(model)
+        return path
     folder = hub_cache() / f"models--{name.replace('/', '--')}"
     try:
         reference = b"".join(byte_pieces(folder / "refs" / "main", in_memory=True, streams=False))
     except InputError:
-        return Path(model)
+        return path
     commit = reference.decode("ascii", "replace").strip()
     snapshot = folder / "snapshots" / commit
     if not re.fullmatch("[0-9a-f]{40}", commit) or not snapshot.is_dir():
-        return Path(model)
+        return path
     return snapshot
 
 
@@ -117,8 +121,9 @@ def locate(model: str | Path) -> Place:
         When the run of `RUN@STEP` has kept no such step, or a model in the package or the list of modules of
         such a folder is damaged.
     """
-    run, _, step = str(model).rpartition("@")
-    if not run or Path(model).exists() or not Path(run).is_dir():
+    path = path_of(model)
+    run, _, step = str(path).rpartition("@")
+    if not run or path.exists() or not Path(run).is_dir():
         return Place(_encoder_folder(on_disk(model)))
     kept = {str(number): path for number, path in kept_steps(Path(run) / CHECKPOINTS)}
     if step in kept:

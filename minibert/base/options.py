@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
@@ -20,6 +21,8 @@ from minibert.core.optim import KINDS
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
 OPTIMIZERS = tuple(KINDS)
+STORED = {"training.json": "pretrain", "finetune.json": "finetune"}  # whose options a file holds
+ALWAYS_STORED = {"pretrain": "corpus", "finetune": "task"}  # an option that only this command has
 EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # of an engine that has many devices
 
 # What a value has to be: in words, and as a test.
@@ -207,6 +210,7 @@ class RunOptions(TrainingArguments):
 
     seed: int = option(0, "seed of all random numbers", COUNT)
 
+    COMMAND: ClassVar[str] = ""  # one of STORED
     # Fields of version 0.1, as runs have stored them, and what they are called now.
     RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
     BEFORE: ClassVar[dict[str, Any]] = {}  # what holds of a file from before there was such an option
@@ -235,6 +239,8 @@ class RunOptions(TrainingArguments):
             if is_none or is_no_string:
                 rules = metadata_of(type(self), name).get("rules", ())
                 wanted = next((what for what, _ in rules), "a string")
+                if hasattr(value, "__len__") and not isinstance(value, str | bytes):  # a whole table, perhaps
+                    raise InputError(f"{name} is a {type(value).__name__}; give {wanted}.")
                 raise InputError(f"{name}={value!r} is not valid; give {wanted}.", **{name: value})
             object.__setattr__(self, name, value)
 
@@ -309,10 +315,10 @@ class RunOptions(TrainingArguments):
     @classmethod
     def _nothing_to_resume(cls, path: Path) -> InputError:
         """Return the error for a folder without stored options, or with those of a run of another kind."""
-        for command, file in (("pretrain", "training.json"), ("finetune", "finetune.json")):
-            if file != path.name and (path.parent / file).exists():
-                what = f"'{path.parent}' holds a run of minibert {command}"
-                return InputError(f"{what}; resume it with that, or choose another `out`.")
+        command = other_command(path)
+        if command:
+            what = f"'{path.parent}' holds a run of minibert {command}"
+            return InputError(f"{what}; resume it with that, or choose another `out`.")
         return InputError(f"{path} is missing: there is no run to resume; leave out `resume`.")
 
     @classmethod
@@ -362,7 +368,12 @@ class RunOptions(TrainingArguments):
             flag = metadata_of(cls, name).get("flag")
             if flag:
                 by_flag[flag.lstrip("-")] = shown
-        for name in sorted(configured.keys() - fields.keys()):
+        unknown = sorted(configured.keys() - fields.keys())
+        command = STORED.get(Path(path).name, cls.COMMAND)
+        if unknown and command != cls.COMMAND:
+            own = next(name for name in STORED if STORED[name] == cls.COMMAND)
+            raise InputError(f"{path} holds the options of minibert {command}; give a {own}.")
+        for name in unknown:
             advice = did_you_mean(name.replace("-", "_"), fields | by_flag, "leave it out.")
             if name not in by_flag:  # perhaps a name that other libraries have for it
                 advice = advice_for(name, fields) or advice
@@ -453,6 +464,29 @@ class RunOptions(TrainingArguments):
                 differing[name] = (wanted, before)
         if differing:
             raise OtherOptions(differing)
+
+
+def other_command(path: Path) -> str:
+    """Return the command whose run a folder holds, if that is not the one of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file of options of one command in that folder, there or not.
+
+    Returns
+    -------
+    str
+        "pretrain" or "finetune"; "" where the folder holds no run of the other one.
+    """
+    for name, command in STORED.items():
+        if name == path.name:
+            continue
+        with suppress(InputError):
+            stored = read_json(path.parent / name)
+            if isinstance(stored, dict) and ALWAYS_STORED[command] in stored:
+                return command
+    return ""
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,9 @@
 r"""Print text safely: characters that control a terminal, or are invisible, are shown as escapes.
 
 Names, labels, vocabularies and texts come from files, and a file may hold anything: ESC begins commands of
-the terminal, U+202E turns the rest of a line around, a line end begins a row that is none. All that the
-commands print goes through `emit`, and the sentences about their progress through `runlog.say`, so that no
-file can write anything but text. Where the output goes changes nothing: a pipe gets the same bytes.
+the terminal, U+202E turns the rest of a line around, a line end begins a new row. All that the
+commands print goes through `emit`, and the messages about their progress through the handler of `runlog`, so
+that no file can write anything but text. Where the output goes changes nothing: a pipe gets the same bytes.
 """
 
 import codecs
@@ -197,7 +197,7 @@ def flush_output() -> None:
 
 
 def flush_errors() -> None:
-    """Flush the error stream; ignore failures, which nobody could be told of."""
+    """Flush the error stream; ignore failures, which nobody would see."""
     with suppress(OSError):
         _flush_or_discard(sys.stderr)
 

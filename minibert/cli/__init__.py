@@ -118,6 +118,6 @@ def _status_of(work: Callable[[], int | None]) -> int:
 
 def _complain(message: Any, status: int = DONE) -> int:
     text = " ".join(str(message).split()) or type(message).__name__
-    with suppress(OSError):  # nobody is left who could be told
+    with suppress(OSError):  # nobody is left to read it
         emit(f"minibert: {printable(text)}", file=sys.stderr)
     return status

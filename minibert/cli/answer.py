@@ -21,7 +21,7 @@ from minibert.base.files import LARGEST_WHOLE
 from minibert.base.reading import byte_pieces, too_much
 from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import JSON, QUIET, add_engine, add_flag, add_model, add_switches, renamed
-from minibert.cli.shared.texts import STANDARD_INPUT, as_utf8, refuse_file, tell_terminal
+from minibert.cli.shared.texts import STANDARD_INPUT, announce_typed_input, as_utf8, refuse_file
 
 
 def add(parser: ArgumentParser) -> None:
@@ -88,7 +88,7 @@ def run(arguments: Namespace) -> None:
 def _text(file: str) -> str:
     """Read the text that a question is asked of, whole."""
     if file == STANDARD_INPUT:
-        tell_terminal("the text from the terminal")
+        announce_typed_input("the text from the terminal")
         name = "the standard input"
         data = sys.stdin.buffer.read(LARGEST_WHOLE + 1)
         if len(data) > LARGEST_WHOLE:

@@ -22,12 +22,15 @@ examples:
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from minibert.base.errors import InputError
+from minibert.base.errors import InputError, warn
+from minibert.base.reading import suffix_of
 from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, answers, given_texts
+from minibert.data.lines import JSON_LINES
 
 
 def add(parser: ArgumentParser) -> None:
@@ -77,6 +80,10 @@ def run(arguments: Namespace) -> None:
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
     instead += "minibert classify --model MODEL --file FILE for lines of text"
     lines = given_texts(arguments, instead)
+    for file in arguments.file or ():
+        if suffix_of(Path(file)) in (".csv", *JSON_LINES):
+            advice = f"for its columns use minibert predict --data {file}."
+            warn(f"'{file}' is read line by line, as texts; {advice}")
     pairs = [arguments.texts] if n_texts else (line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     cuts = Truncation(model.max_length, long=model.task.long)

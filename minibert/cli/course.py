@@ -169,7 +169,7 @@ def _grade(arguments: Namespace) -> None:
     """Mark the folders of students; write the table after each."""
     from minibert.course.answers import require_course
     from minibert.course.grading import Mark, count_exercises, grade
-    from minibert.training.runlog import Progress, say
+    from minibert.training.runlog import Progress, logger
 
     folders = [Path(one) for one in arguments.folders]
     if not folders:
@@ -192,9 +192,9 @@ def _grade(arguments: Namespace) -> None:
                 marks += own
                 atomic_text(table, _csv_of(marks))
                 if not arguments.quiet:
-                    say(_summary(str(folder), own))
+                    logger.info(_summary(str(folder), own))
         except KeyboardInterrupt:
-            say(f"{table} has {counted(len(by_folder), 'folder')} of {len(folders)}.")
+            logger.info(f"{table} has {counted(len(by_folder), 'folder')} of {len(folders)}.")
             raise
     if arguments.json:
         result = {"seed": arguments.seed, "csv": str(table), "marks": [one._asdict() for one in marks]}

@@ -111,7 +111,7 @@ def run(arguments: Namespace) -> None:
     from minibert.finetuning.run import finetune
     from minibert.reports.results import report_text
     from minibert.tasks.stored import OPTIONS_FILE
-    from minibert.training.runlog import say
+    from minibert.training.runlog import logger
 
     began = time.monotonic()
     given = flags.given_fields(FinetuneOptions, arguments)
@@ -141,7 +141,7 @@ def run(arguments: Namespace) -> None:
         report = finetune(options, out, resume=arguments.resume, show=show, began=began)
     except KeyboardInterrupt:
         if show and (out / OPTIONS_FILE).exists():
-            say(f"Resume with: minibert finetune --resume --out {shlex.quote(str(out))}")
+            logger.info(f"Resume with: minibert finetune --resume --out {shlex.quote(str(out))}")
         raise
     emit(json_text(report) if arguments.json else report_text(report))
 

@@ -21,7 +21,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, require_folder
 from minibert.base.terminal import emit, json_text
 from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_switches
-from minibert.training.runlog import say
+from minibert.training.runlog import logger
 
 
 def add(parser: ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> int:
         from minibert.gradcheck.page import proof_page
 
         atomic_text(arguments.html, proof_page(rows, checked))
-        say(f"The proof sheet is in {arguments.html}.")
+        logger.info(f"The proof sheet is in {arguments.html}.")
     if arguments.json:
         emit(json_text([row._asdict() for row in rows]))
     else:

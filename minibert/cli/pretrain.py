@@ -40,7 +40,7 @@ from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import accelerators, flags
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import FURTHER, NEW_HEAD_RATE, RECIPES, SCHEDULES
-from minibert.training.runlog import say
+from minibert.training.runlog import logger
 
 MOST_EXPLORED = 8_000_000  # parameters of a model whose explorer is written by itself, of some 20 MB
 OPTIMIZERS = """
@@ -167,7 +167,7 @@ def _explorer(folder: Path, parameters: int) -> str | None:
     try:
         show(folder).save(folder / "explorer.html")
     except InputError as error:  # a weight beyond float16, perhaps: no reason to lose the report
-        say(f"No explorer was written: {error}")
+        logger.info(f"No explorer was written: {error}")
         return None
     return str(folder / "explorer.html")
 

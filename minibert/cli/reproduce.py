@@ -75,7 +75,7 @@ def run(arguments: Namespace) -> int:
     from minibert.experiments.runner import Results, reproduce
     from minibert.experiments.scales import SCALES
     from minibert.experiments.tables import TABLES
-    from minibert.training.runlog import say
+    from minibert.training.runlog import logger
 
     names = list(NAMES) if "all" in arguments.tables else list(dict.fromkeys(arguments.tables))
     scale = SCALES[arguments.scale]
@@ -102,7 +102,7 @@ def run(arguments: Namespace) -> int:
         reproduce(plan, tables, seeds, minutes=arguments.minutes, show=not arguments.quiet, write=write)
     except KeyboardInterrupt:
         if not arguments.quiet:
-            say("The same command continues where it was stopped.")
+            logger.info("The same command continues where it was stopped.")
         raise
     asked = [table for table in judged if table.table.name in names]
     if arguments.json:

@@ -26,7 +26,7 @@ from minibert.base.errors import InputError, warn
 from minibert.base.reading import byte_pieces, whole_lines
 from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import KEEP_ACCENTS, add_core, add_flag, add_switches, given, invalid_text
-from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, as_utf8, tell_terminal
+from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, announce_typed_input, as_utf8
 from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer, text_rules
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags
@@ -159,7 +159,7 @@ def _of_files(arguments: Namespace) -> Iterator[Block]:
         name = file
         if file == STANDARD_INPUT:  # what has come so far, again and again: a line is answered at once
             name = "the standard input"
-            tell_terminal(ONE_A_LINE)
+            announce_typed_input(ONE_A_LINE)
             pieces = iter(partial(cast(Any, sys.stdin.buffer).read1, GROUP_BYTES), b"")
         else:
             pieces = byte_pieces(Path(file), GROUP_BYTES)

@@ -1,10 +1,10 @@
-"""Pre-train a BERT on a text: the whole road, to be read from top to bottom.
+"""Pre-train a BERT on a text: the whole way in one file, to read from top to bottom.
 
     python -m minibert.core                                     the books in the package
-    python -m minibert.core book.txt --minutes 2 --out model    your own text: a sentence a line
+    python -m minibert.core book.txt --minutes 2 --out model    your own text, one sentence per line
 
-Every step is a function of this folder, in NumPy alone: documents and sentences, word pieces, pairs, masks, a
-batch, forward, backward, update. `minibert pretrain` goes the same way with faster engines and more data.
+Every step is a function in this folder, in NumPy alone: documents and sentences, word pieces, pairs, masks, a
+batch, forward, backward, update. `minibert pretrain` does the same with faster engines and more data.
 """
 
 import argparse
@@ -39,18 +39,18 @@ BOOKS = Path(__file__).parents[1] / "corpora" / "books.txt.xz"
 PAD, UNK, CLS, SEP, MASK = range(len(SPECIAL_TOKENS))
 
 SIZE = "2-128-4"  # layers, hidden size, heads
-VOCAB_SIZE, COMMON_WORDS = 1_000, 2_000  # pieces, and the most frequent words that they are learnt from
+VOCAB_SIZE, COMMON_WORDS = 1_000, 2_000  # pieces, learnt from so many frequent words
 STEPS, TOKENS_PER_STEP = 9_000, 400
 LEARNING_RATE, WARMUP = 2e-3, 0.05
-# Tokens of a sequence, and the share of the run up to which they are so many. Attention learns where to look
-# in short sequences first, in which a neighbour is one of few. From PAIR_LENGTH on they are two segments.
+# Tokens per sequence, and the share of the run at which this stage ends. Attention learns where to look more
+# easily in short sequences, which have few tokens to choose from. From PAIR_LENGTH on there are two segments.
 STAGES = ((10, 0.25), (16, 0.45), (32, 1.0))
 PAIR_LENGTH = 32
 MASKED_SHARE, SHORT_SHARE = 0.15, 0.1
-HELD_OUT = 20  # every 20th document is not trained on
+HELD_OUT = 20  # every 20th document is held out
 HELD_OUT_SEQUENCES = 1_000
 SEED = 1
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # no text is seen often
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # no text is repeated often
 SENTENCES = (
     "The heaven and the [MASK].",
     "She was very [MASK] to see him.",
@@ -59,7 +59,7 @@ SENTENCES = (
 
 
 def main() -> None:
-    """Read, learn pieces, cut, pair, mask, train, look at text that was held out, guess a word."""
+    """Read a text, learn pieces, tokenize, train, evaluate on held-out text, and fill in some masks."""
     about = "Pre-train a BERT on a text, in NumPy alone."
     parser = argparse.ArgumentParser(prog="python -m minibert.core", description=about)
     parser.add_argument("text", nargs="?", type=Path, default=BOOKS, help="blank lines divide its documents")
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder to write the model to")
     options = parser.parse_args()
 
-    # Text: documents of sentences of words, then of pieces.
+    # Text: documents are lists of sentences, first of words, then of pieces.
     documents = read_documents(options.text)
     counts = Counter(word for document in documents for sentence in document for word in sentence)
     report(f"{len(documents):,} documents, {counts.total():,} words.")
@@ -79,7 +79,7 @@ def main() -> None:
     training = [document for number, document in enumerate(encoded, 1) if number % HELD_OUT]
     held_out = encoded[HELD_OUT - 1 :: HELD_OUT]
 
-    # Model: its output bias begins at the log-frequencies of the pieces, which spares a hundred steps.
+    # Model: its output bias starts at the log-frequencies of the pieces, which saves a hundred steps.
     log_unigram = log_frequencies(training, len(vocab))
     config = BertConfig.from_size(SIZE, vocab_size=len(vocab), max_position_embeddings=128, **NO_DROPOUT)
     params = initialise(config, SEED)
@@ -108,7 +108,7 @@ def main() -> None:
                 report(f"step {step:,}  {length} tokens  loss {loss:.2f}  {rates}")
                 reported = now
 
-    # What it has learnt, on text that it has not seen.
+    # Results on text that the model has not seen.
     loss, unigram, count = held_out_loss(config, params, held_out, log_unigram)
     report(f"{step:,} steps, {tokens:,} tokens.")
     report(f"On {count:,} hidden tokens of other documents: {loss:.2f} nats,")
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def above_zero(kind: type[int] | type[float]) -> Callable[[str], float]:
-    """Return what reads a number of this kind from the command line and refuses one that is not above 0.
+    """Return an argparse type for numbers above 0.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def above_zero(kind: type[int] | type[float]) -> Callable[[str], float]:
     Returns
     -------
     callable
-        From a string to the number; it raises ArgumentTypeError where that is none, or not above 0.
+        Converts a string to the number; raises ArgumentTypeError if it is not a number above 0.
     """
 
     def read(text: str) -> float:
@@ -147,18 +147,17 @@ def above_zero(kind: type[int] | type[float]) -> Callable[[str], float]:
 
 
 def read_documents(path: Path) -> list[list[list[str]]]:
-    """Read the documents of a text, xz-compressed or not: for each of them its sentences, lists of words.
+    """Read the documents of a text, xz-compressed or not: lists of sentences, which are lists of words.
 
     Parameters
     ----------
-    path : UTF-8 text with a sentence a line and blank lines between documents; a text without blank lines is
-        cut into documents of fifty sentences.
+    path : UTF-8 text with one sentence per line and blank lines between documents; a text without blank lines
+        is cut into documents of fifty sentences.
 
     Raises
     ------
     SystemExit
-        When the file cannot be read as such a text, or has fewer than forty documents, too few to hold some
-        out.
+        When the file is not such a text, or has fewer than forty documents, too few to hold any out.
     """
     try:
         data = path.read_bytes()
@@ -181,24 +180,24 @@ def read_documents(path: Path) -> list[list[list[str]]]:
 
 
 def encode_words(words: list[str], ids: dict[str, int]) -> list[int]:
-    """Cut the words of a sentence into pieces, by their ids.
+    """Cut the words of a sentence into pieces, and return their ids.
 
     Parameters
     ----------
-    words : of one sentence.
-    ids : number of each piece.
+    words : words of one sentence.
+    ids : id of each piece.
     """
     return [piece for word in words for piece in encode(word, ids)]
 
 
 # -> (V,)
 def log_frequencies(documents: Documents, vocab_size: int) -> np.ndarray:
-    """Return the logarithm of the share of each piece in a text, as if each stood there once more.
+    """Return the log-frequency of each piece in a text, after adding one to every count.
 
     Parameters
     ----------
     documents : lists of sentences of ids.
-    vocab_size : V.
+    vocab_size : V, number of pieces.
 
     Returns
     -------
@@ -227,21 +226,21 @@ def sequences(
     seed: int,
     vocab_size: int,
 ) -> Iterator[Sequence]:
-    """Yield sequences of at most `length` tokens without end, mixed: new pairs and masks in every epoch.
+    """Yield shuffled sequences of at most `length` tokens forever, with new pairs and masks in every epoch.
 
     Parameters
     ----------
     documents : lists of sentences of ids.
-    length : tokens of a sequence, special ones counted.
-    seed : of all draws.
-    vocab_size : ids to draw random tokens from.
+    length : most tokens in a sequence, including special tokens.
+    seed : seed of all draws.
+    vocab_size : number of ids from which random tokens are drawn.
 
     Yields
     ------
     Sequence with masked positions and their labels.
     """
     rng = Random(key(seed, length))
-    pool: list[Sequence] = []  # neighbours in the text are not to be neighbours in a batch
+    pool: list[Sequence] = []  # so that neighbours in the text don't end up in one batch
     for epoch in range(2**31):
         for number in rng.sample(range(len(documents)), len(documents)):
             document_key = key(seed, length, epoch, number)
@@ -260,13 +259,13 @@ def spans(
     length: int,
     rng: Random,
 ) -> Iterator[Pair]:
-    """Return the pairs of segments, or in short sequences the single segments, of a document.
+    """Divide a document into pairs of segments or, for short sequences, into single segments.
 
     Parameters
     ----------
-    documents : all of them; B comes from another one half of the time.
-    number : which of them to divide.
-    length : tokens of a sequence, special ones counted.
+    documents : all documents; half of the time segment B comes from another one.
+    number : index of the document to divide.
+    length : most tokens in a sequence, including special tokens.
     rng : source of all draws.
     """
     if length < PAIR_LENGTH:
@@ -275,33 +274,34 @@ def spans(
 
 
 def hide(pair: Pair, draw_key: int, vocab_size: int) -> Sequence:
-    """Lay out `[CLS] A [SEP] B [SEP]`, choose 15% of its positions and hide what stands there.
+    """Lay out `[CLS] A [SEP] B [SEP]`, choose 15% of its positions and mask the tokens there.
 
     Parameters
     ----------
-    pair : the segments; without a B there is no second [SEP].
-    draw_key : what the draws follow from.
-    vocab_size : ids to draw random tokens from.
+    pair : the segments; without a segment B there is no second [SEP].
+    draw_key : key that determines all draws.
+    vocab_size : number of ids from which random tokens are drawn.
     """
     segment_a = [CLS, *pair.a, SEP]
     segment_b = [*pair.b, SEP] if pair.b else []
     ids = np.array(segment_a + segment_b)
     segments = np.repeat([0, 1], [len(segment_a), len(segment_b)])
     candidates = np.flatnonzero((ids != CLS) & (ids != SEP))
-    positions = choose_positions(draw_key, candidates, max(1, round(MASKED_SHARE * len(ids))))
+    n_masked = max(1, round(MASKED_SHARE * len(ids)))
+    positions = choose_positions(draw_key, candidates, n_masked)
     labels = ids[positions]
     ids[positions] = replace_tokens(draw_key, labels, positions, MASK, vocab_size)
     return Sequence(ids, segments, positions, labels, pair.label)
 
 
 def progress(options: argparse.Namespace, step: int, seconds: float) -> float:
-    """Return the share of the training that is done: of its minutes or of its steps.
+    """Return the share of the training that is done, measured in minutes or in steps.
 
     Parameters
     ----------
-    options : of the command line: `minutes`, or else `steps`.
-    step : updates so far.
-    seconds : of training so far.
+    options : options of the command line: `minutes`, or else `steps`.
+    step : number of updates so far.
+    seconds : seconds of training so far.
 
     Returns
     -------
@@ -318,19 +318,19 @@ def held_out_loss(
     documents: Documents,
     log_unigram: np.ndarray,
 ) -> tuple[float, float, int]:
-    """Return the nats of a hidden token, those of its frequency alone, and how many there were.
+    """Return the masked-LM loss on held-out text, next to that of the frequencies of the pieces alone.
 
     Parameters
     ----------
     config, params : the model.
-    documents : that it was not trained on.
-    log_unigram : (V,) log-frequencies of the pieces in the text trained on.
+    documents : documents that it was not trained on.
+    log_unigram : (V,) log-frequencies of the pieces in the training text.
 
     Returns
     -------
-    loss : float, mean nats of a hidden token under the model.
-    unigram : float, under the frequencies alone.
-    count : int, hidden tokens.
+    loss : float, nats per masked token, from the model.
+    unigram : float, nats per masked token, from the frequencies alone.
+    count : int, number of masked tokens.
     """
     stream = sequences(documents, STAGES[-1][0], SEED, config.V)
     losses, labels = [], []
@@ -351,17 +351,17 @@ def guesses(
     sentence: str,
     vocab: list[str],
 ) -> list[str]:
-    """Return the five likeliest pieces at the [MASK] of a sentence, each with its probability.
+    """Return the five most probable pieces at the [MASK] of a sentence, with their probabilities.
 
     Parameters
     ----------
     config, params : the model.
     sentence : text with one "[MASK]".
-    vocab : pieces by their ids.
+    vocab : pieces, in the order of their ids.
 
     Returns
     -------
-    list of five texts, such as "sea 12%".
+    list of five strings, such as "sea 12%".
     """
     ids = {piece: number for number, piece in enumerate(vocab)}
     before, after = [encode_words(split_words(part), ids) for part in sentence.split("[MASK]")]
@@ -380,7 +380,7 @@ def guesses(
 
 
 def report(line: str) -> None:
-    """Print a line at once.
+    """Print a line immediately, without buffering.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Batch: flat tokens and where sequences begin, without padding.
+"""A batch: the tokens of all sequences in a row, without padding, and where each sequence begins.
 
-Only attention and the heads look at where one sequence ends and the next begins.
+Only attention and the heads need to know where one sequence ends and the next begins.
 """
 
 import dataclasses
@@ -18,34 +18,34 @@ from minibert.core.errors import InputError
 from minibert.core.head_kinds import LABELS
 from minibert.core.params import AnyHead
 
-NOTHING = np.empty(0, np.int32)  # to be predicted, in a sequence that is only read
+NOTHING = np.empty(0, np.int32)  # positions and labels of a sequence in which nothing is predicted
 
 
 class Sequence(NamedTuple):
-    """One sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what is to be predicted in it."""
+    """One sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what to predict in it."""
 
     input_ids: Integers  # (n,) vocabulary ids, masking already applied
     token_type_ids: Integers  # (n,) 0 in segment A, 1 in segment B
     masked_positions: Integers = NOTHING  # (m,) positions within the sequence, ascending
-    masked_labels: Integers = NOTHING  # (m,) the ids that stood there
-    next_sentence_label: int = -1  # 0 IsNext, 1 NotNext, -1 not asked
-    cut: int = 0  # pieces of the text, or texts, that there was no room for
+    masked_labels: Integers = NOTHING  # (m,) the original ids at these positions
+    next_sentence_label: int = -1  # 0 IsNext, 1 NotNext, -1 no label
+    cut: int = 0  # how many pieces, or texts, did not fit and were dropped
 
 
 class Feature(NamedTuple):
-    """One thing that a fine-tuned model is asked: a sequence, or one for each of several choices."""
+    """One input of a fine-tuned model: a sequence, or one sequence for each of several choices."""
 
     sequences: tuple[Sequence, ...]
-    label: Any = None  # a class or choice; a float; (start, end); (n,) a tag for each of `rows`
-    rows: Integers | None = None  # (n,) positions in the sequence that have a tag: first pieces of words
-    example: int = 0  # which example it was made from; a long paragraph makes several
+    label: Any = None  # a class or choice; a float; (start, end); (n,) tags of `rows`; None: unknown
+    rows: Integers | None = None  # (n,) positions that have a tag: the first piece of each word
+    example: int = 0  # index of the example it was made from; a long paragraph gives several features
 
 
 @dataclass(frozen=True)
 class Batch:
-    """T tokens of S sequences in a row, with M positions to predict (NumPy arrays, host memory).
+    """T tokens of S sequences in a row, with M positions to predict (NumPy arrays in host memory).
 
-    Weights are 1 / (count in the whole global batch), so that losses and gradients of micro-batches and
+    Weights are 1 / (count in the whole global batch), so the losses and gradients of micro-batches and
     shards simply add up.
     """
 
@@ -53,12 +53,12 @@ class Batch:
     token_type_ids: NDArray[np.int32]  # (T,) int32
     positions: NDArray[np.int32]  # (T,) int32, position within the sequence
     cu_seqlens: NDArray[np.int32]  # (S+1,) int32, sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
-    sequence_index: NDArray[np.uint32]  # (S,) uint32, number in the global batch: half of the dropout row key
-    masked_rows: NDArray[np.int32]  # (M,) int32, rows of the flat T
+    sequence_index: NDArray[np.uint32]  # (S,) uint32, index in the global batch: half of the dropout row key
+    masked_rows: NDArray[np.int32]  # (M,) int32, indices into the T tokens
     masked_labels: NDArray[np.int32]  # (M,) int32
     masked_weights: NDArray[np.float64]  # (M,) float64
-    next_sentence_labels: NDArray[np.int32]  # (S,) int32, -1 where not asked
-    next_sentence_weights: NDArray[np.float64]  # (S,) float64, 0 where not asked
+    next_sentence_labels: NDArray[np.int32]  # (S,) int32, -1 where there is no label
+    next_sentence_weights: NDArray[np.float64]  # (S,) float64, 0 where there is no label
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.S} sequences, {self.T} tokens)"
@@ -80,7 +80,7 @@ class Batch:
 
     @property
     def E(self) -> int:
-        """Return the number of examples: what a batch can be split into."""
+        """Return the number of examples, the units into which a batch can be split."""
         return self.S
 
     @property
@@ -116,23 +116,23 @@ class Batch:
 
     @property
     def token_sequences(self) -> NDArray[np.uint32]:  # (T,)
-        """Return, for each token, the number of its sequence in the global batch."""
+        """Return the index, in the global batch, of the sequence of each token."""
         return np.repeat(self.sequence_index, self.lengths)
 
     @classmethod
     def pack(cls, sequences: abc.Sequence[Sequence], first: int = 0) -> "Batch":
-        """Lay sequences end to end, as one global batch, or as a part of it.
+        """Lay sequences end to end, as a global batch or as part of one.
 
         Parameters
         ----------
-        sequences : at least one; the weights are those of a global batch of just these.
-        first : the number that the first of them has in the global batch.
+        sequences : at least one. The weights are those of a global batch of just these sequences.
+        first : index of the first sequence in the global batch.
 
         Raises
         ------
         InputError
             When there is no sequence, or when one of them is empty, has parts of different lengths, has a
-            masked position outside its tokens, or holds anything but rows of whole numbers of 32 bits.
+            masked position outside its tokens, or holds anything other than rows of 32-bit integers.
         """
         if not sequences:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
@@ -147,7 +147,7 @@ class Batch:
 
         masked = _joined(sequences, "masked_positions")
         counts = [len(sequence.masked_positions) for sequence in sequences]
-        within = np.repeat(lengths, counts)  # tokens of the sequence of each
+        within = np.repeat(lengths, counts)  # length of the sequence around each masked position
         bad = np.flatnonzero((masked < 0) | (masked >= within))
         if len(bad):
             problem = f"masked_positions has {masked[bad[0]]} in a sequence of {within[bad[0]]} tokens"
@@ -171,11 +171,11 @@ class Batch:
         )
 
     def take(self, first: int, last: int) -> Self:
-        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch.
+        """Return examples `first` to `last` (exclusive), with the weights and indices of the global batch.
 
         Parameters
         ----------
-        first, last : numbers of examples in this batch.
+        first, last : indices of examples in this batch.
         """
         begin = int(self.cu_seqlens[first])
         end = int(self.cu_seqlens[last])
@@ -199,12 +199,12 @@ class Batch:
 
         Parameters
         ----------
-        parts : how many, from 1 to the number of examples.
+        parts : how many micro-batches, from 1 to the number of examples.
 
         Raises
         ------
         InputError
-            When there are not so many examples.
+            When `parts` is outside that range.
         """
         if not 1 <= parts <= self.E:
             raise InputError(f"parts={parts} does not split {self.E} examples; choose from 1 to {self.E}.")
@@ -212,7 +212,7 @@ class Batch:
         return map(self.take, borders, borders[1:])
 
     def validate(self, config: BertConfig) -> None:
-        """Check every index against the model it is meant for, and warn where its positions were not trained.
+        """Check every index against the shape of the model, and warn of positions that were not trained.
 
         Parameters
         ----------
@@ -221,8 +221,8 @@ class Batch:
         Raises
         ------
         InputError
-            When an id is outside the vocabulary or the segments, a masked row outside the batch, a
-            next-sentence label is unknown, or a sequence is longer than the positions.
+            When an id is outside the vocabulary or the segments, a masked row is outside the batch, a
+            next-sentence label is unknown, or a sequence has more tokens than the model has positions.
         """
         tokenize = "tokenize with this model's own vocabulary"
         segments = "give segments that it has"
@@ -255,19 +255,19 @@ class Batch:
 
 @dataclass(frozen=True)
 class TaskBatch(Batch):
-    """What a task of fine-tuning asks about a batch, E examples of `choices` sequences each.
+    """A batch with the labels of a fine-tuning task: E examples of `choices` sequences each.
 
-    `labels`, by the kind of head: "classify" and "choice" (E,) int32; "regress" (E,) float64; "multilabel"
-    (E,K) float64, 0 where a class does not apply, else 1 or the weight of that class; "span" (E,2) int32,
-    positions within the sequence of the answer's first and last token, both 0 where the answer is not in it;
-    "tag" (N,) int32, one for each of `label_rows`.
+    `labels` depends on the kind of head: "classify" and "choice" (E,) int32; "regress" (E,) float64;
+    "multilabel" (E,K) float64, 0 where a class does not apply, else 1 or the weight of that class; "span"
+    (E,2) int32, first and last position of the answer in the sequence, both 0 where the sequence does not
+    contain it; "tag" (N,) int32, one for each of `label_rows`.
     """
 
-    labels: np.ndarray  # see above; zeros where they are not known
-    label_weights: np.ndarray  # (len(labels),) float64, 1 / (number known in the global batch), else 0
-    label_rows: np.ndarray  # (N,) int32, rows of the flat T that have a tag; (0,) for other heads
-    row_counts: np.ndarray  # (E,) int32, how many of them each example has
-    choices: int = 1
+    labels: np.ndarray  # see above; zero where unknown
+    label_weights: np.ndarray  # (len(labels),) float64, 1 / (known labels in the global batch), or 0
+    label_rows: np.ndarray  # (N,) int32, indices of the tokens that have a tag; (0,) for other heads
+    row_counts: np.ndarray  # (E,) int32, how many of `label_rows` each example has
+    choices: int = 1  # sequences of each example
 
     @property
     def E(self) -> int:
@@ -276,7 +276,7 @@ class TaskBatch(Batch):
 
     @property
     def first_sequences(self) -> np.ndarray:  # (E,)
-        """Return the number of each example's first sequence."""
+        """Return the index of each example's first sequence."""
         return np.arange(0, self.S, self.choices)
 
     @property
@@ -290,14 +290,14 @@ class TaskBatch(Batch):
 
         Parameters
         ----------
-        features : at least one, all with equally many sequences.
-        head : what the labels are for.
+        features : at least one, all with the same number of sequences.
+        head : the head that the labels are for.
 
         Raises
         ------
         InputError
-            When there is no feature, when features have different numbers of sequences, when one has another
-            number of tags than of rows, or a label or row is no whole number where it has to be.
+            When there is no feature, when features differ in their number of sequences or one of them in its
+            numbers of tags and rows, or when a label or row that should be an integer is not.
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")
@@ -319,7 +319,7 @@ class TaskBatch(Batch):
         head: AnyHead,
         **fields: Any,
     ) -> Self:
-        """Add the labels of features, whose examples begin at the rows `begins` (E,), to their tokens."""
+        """Add the labels of features to their packed tokens; `begins` (E,) is each example's first row."""
         rows = [
             NOTHING if feature.rows is None else whole_numbers("rows", feature.rows) for feature in features
         ]
@@ -343,11 +343,11 @@ class TaskBatch(Batch):
         )
 
     def take(self, first: int, last: int) -> Self:
-        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch.
+        """Return examples `first` to `last` (exclusive), with the weights and indices of the global batch.
 
         Parameters
         ----------
-        first, last : numbers of examples in this batch.
+        first, last : indices of examples in this batch.
         """
         borders = np.append(self.first_sequences, self.S)
         begin, end = borders[[first, last]].tolist()
@@ -369,7 +369,7 @@ def _check_paired(
     first: str,
     second: str,
 ) -> None:
-    """Check that two parts of a sequence have one entry for each other."""
+    """Check that two parts of a sequence are equally long."""
     n = len(getattr(sequence, first))
     m = len(getattr(sequence, second))
     if n != m:
@@ -378,7 +378,7 @@ def _check_paired(
 
 # -> (n,) int32
 def _joined(sequences: abc.Sequence[Sequence], name: str) -> np.ndarray:
-    """Return one part of all sequences, end to end."""
+    """Concatenate one part of all sequences, as int32."""
     parts = [getattr(sequence, name) for sequence in sequences]
     for number, part in enumerate(parts):
         if np.ndim(part) != 1:
@@ -388,17 +388,17 @@ def _joined(sequences: abc.Sequence[Sequence], name: str) -> np.ndarray:
 
 # given (...) -> (...) int32
 def whole_numbers(name: str, given: Any) -> np.ndarray:
-    """Return the same numbers as int32.
+    """Convert numbers to int32.
 
     Parameters
     ----------
-    name : what to call them in the error.
-    given : numbers, in an array or anything that makes one.
+    name : what the error calls them.
+    given : the numbers, an array or anything that NumPy makes one of.
 
     Raises
     ------
     InputError
-        When one of them is not whole, or too large for 32 bits.
+        When one of them is not an integer, or is too large for 32 bits.
     """
     given = np.asarray(given)
     if given.dtype.kind in "biuf" or not given.size:
@@ -412,11 +412,11 @@ def whole_numbers(name: str, given: Any) -> np.ndarray:
     return numbers
 
 
-# -> labels, and for each of them whether it is known
+# -> labels, and whether each of them is known
 def _labels(
     features: abc.Sequence[Feature], rows: list[np.ndarray], head: AnyHead
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Collect the labels of all features, zeros in place of those that are not known."""
+    """Collect the labels of all features, with zeros for unknown ones."""
     given = [feature.label for feature in features]
     known = [label is not None for label in given]
     kind = head.spec

@@ -1,7 +1,8 @@
 """BERT: the encoder and the pre-training loss, forward and backward (Devlin et al. 2019, section 3).
 
-Pure functions. `ops` does the arithmetic, `config` has the shapes, `params` and `grads` are trees of arrays
-as `Parameters.tree` holds them, `batch` is flat tokens, `drop` the source of dropout or None. The loss is
+All functions are pure. `ops` does the arithmetic, `config` has the shapes, `params` and `grads` are trees of
+arrays as in `Parameters.tree`, `batch` has the tokens in a row, `drop` is the source of dropout or None. The
+loss is
 
     mean over masked positions of -log p(token)  +  mean over sequences of -log p(IsNext or NotNext).
 """
@@ -21,7 +22,7 @@ PretrainingSaved = namedtuple("PretrainingSaved", "encoder mlm pooler nsp nsp_lo
 
 
 class PretrainingLoss(NamedTuple):
-    """The loss of one batch, its two parts, and what they are made of."""
+    """The loss of one batch, its two parts, and the contribution and prediction of each row."""
 
     loss: Array  # mlm_loss + nsp_loss
     mlm_loss: Array  # sum of masked_weights x mlm_nll
@@ -43,17 +44,17 @@ def encoder_layer(
     number: int,
     rows: Array | None = None,
 ) -> tuple[Array, Saved]:
-    """Compute one layer: attention, then feed-forward. With `rows`, only these, from the keys of all.
+    """Compute one layer: attention, then feed-forward. With `rows`, only these tokens, which attend to all.
 
     Parameters
     ----------
     ops, config : the engine, and the shape of the model.
-    x : (T,H) what enters the layer.
+    x : (T,H) input of the layer.
     params : the layer's parameters.
-    batch : says where sequences begin.
+    batch : the batch, for the borders of its sequences.
     drop : source of dropout, or None.
-    number : of the layer, from 0.
-    rows : (R,), ascending, the tokens to compute. None: all.
+    number : index of the layer, from 0.
+    rows : (R,) the tokens to compute, ascending. None: all.
 
     Returns
     -------
@@ -115,8 +116,7 @@ def encoder(
     params : tree of parameters.
     batch : the tokens.
     drop : source of dropout, or None.
-    rows : (R,), ascending, the tokens of the last layer that the heads read; others are not computed there.
-        None: all.
+    rows : (R,) the tokens that the heads read, ascending; the last layer computes only these. None: all.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def encoder_backward(
     dy : (T,H) or (R,H), gradient of what `encoder` returned.
     saved : what `encoder` kept.
     params, grads : trees of parameters and accumulators.
-    frozen : stop above this many layers: they and the embeddings get no gradient. None: nothing is frozen.
+    frozen : how many of the lowest layers get no gradient, nor do the embeddings. None: nothing is frozen.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def encoder_backward(
     return grads | {"embeddings": embeddings, "layers": layers}
 
 
-# -> for each number (T,H); the last layer's (R,H) with rows (R,)
+# -> (T,H) for each of numbers; the last layer's (R,H) with rows (R,)
 def hidden_states(
     ops: Ops,
     config: BertConfig,
@@ -176,16 +176,16 @@ def hidden_states(
     batch: Batch,
     rows: Array | None = None,
 ) -> list[Array]:
-    """Compute some hidden states; no dropout, nothing kept for backward.
+    """Compute some of the hidden states, without dropout and keeping nothing for backward.
 
     Parameters
     ----------
     ops, config : the engine, and the shape of the model.
-    numbers : which: 0 is the output of the embeddings, n that of the n-th layer. Layers above the highest are
-        not computed.
+    numbers : which states: 0 is the output of the embeddings, n that of the n-th layer. Layers above the
+        highest of them are not computed.
     params : tree of parameters.
     batch : the tokens.
-    rows : (R,), ascending, the rows of the last layer that are wanted. None: all.
+    rows : (R,) the tokens to compute in the last layer, ascending. None: all.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def hidden_states(
     return [states[number] for number in numbers]
 
 
-# x (T,H), what enters the layer -> one (A,n,n) for each sequence
+# x (T,H), the layer's input -> (A,n,n) for each sequence
 def attention_maps(
     ops: Ops,
     config: BertConfig,
@@ -209,18 +209,18 @@ def attention_maps(
     params: Params,
     batch: Batch,
 ) -> list[Array]:
-    """Compute the attention probabilities of one layer, which the attention block itself need not keep.
+    """Compute the attention probabilities of one layer, which the attention block does not always keep.
 
     Parameters
     ----------
     ops, config : the engine, and the shape of the model.
-    x : (T,H) what enters the layer.
+    x : (T,H) input of the layer.
     params : the layer's parameters.
-    batch : says where sequences begin.
+    batch : the batch, for the borders of its sequences.
 
     Returns
     -------
-    list of (A,n,n), one for each sequence of n tokens.
+    list of (A,n,n), one for each sequence, with n its number of tokens.
     """
     qkv, _ = ops.linear(x, params["attention"]["qkv_weight"], params["attention"]["qkv_bias"])
     q, k, _ = qkv.reshape(-1, 3, config.A, config.D).swapaxes(0, 1)
@@ -246,7 +246,7 @@ def pretraining_loss(
 
     Returns
     -------
-    result : the loss, its parts, and what each row contributes.
+    result : the loss, its parts, and the contribution of each row.
     saved : what the encoder, the heads and the losses kept.
     """
     rows, first, masked = _last_layer_rows(ops, config, batch)
@@ -256,7 +256,7 @@ def pretraining_loss(
     )
     pooled, saved_pooler = ops.pooler(x, first, params["pooler"])
     nsp_logits, saved_nsp = ops.linear(pooled, params["nsp"]["weight"], params["nsp"]["bias"])
-    # A sequence without a next-sentence question has label -1 and weight 0: any label will do.
+    # A sequence without a next-sentence label has -1 and weight 0, so any valid label will do.
     nsp_nll, saved_nsp_loss = ops.softmax_cross_entropy(nsp_logits, batch.next_sentence_labels.clip(0))
 
     mlm_weights = ops.cast(batch.masked_weights, mlm_nll.dtype)
@@ -271,13 +271,13 @@ def pretraining_loss(
     )
 
 
-# -> (S+M,) rows of the batch, or None for all; (S,) and (M,): where among them each head reads
+# -> (S+M,) rows of the batch, or None for all; (S,) and (M,) indices into them, for the two heads
 def _last_layer_rows(
     ops: Ops,
     config: BertConfig,
     batch: Batch,
 ) -> tuple[Array | None, Array, Array]:
-    """Return the rows of the last layer that the heads read: each sequence's first and the masked ones."""
+    """Return the tokens that the heads read in the last layer: the first of each sequence and the masked."""
     first, masked = batch.first_rows, batch.masked_rows
     if config.is_decoder or len(first) + len(masked) >= len(batch.positions):
         return None, first, masked

@@ -14,7 +14,7 @@ import numpy as np
 from minibert.core.errors import InputError
 
 # Layers, hidden size, heads. tiny to medium: Turc et al. 2019; base and large: Devlin et al. 2019, section 3.
-# Any other shape is called L-H-A, as 3-768-12 of its Table 6, or 2-128-4, which is tiny with twice the heads.
+# Any other shape is called L-H-A, such as 3-768-12 in its Table 6, or 2-128-4, tiny with twice the heads.
 SIZES = {
     "tiny": (2, 128, 2),
     "mini": (4, 256, 4),
@@ -23,39 +23,39 @@ SIZES = {
     "base": (12, 768, 12),
     "large": (24, 1024, 16),
 }
-# Hugging Face's names of the two GELU forms, to ours.
+# From Hugging Face's names of the two GELU forms to those of `ops.gelu`.
 GELU_FORMS = {"gelu": "erf", "gelu_python": "erf"} | dict.fromkeys(
     ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "gelu_fast"), "tanh"
 )
 
-# Classes on a BERT as `transformers` names them, also for TensorFlow and Flax. What is called BertGeneration,
-# BertJapanese and the like is something else, or is made from BertModel.
+# Names of BERT classes in `transformers`, for PyTorch, TensorFlow and Flax. Classes of BertGeneration belong
+# to another architecture.
 _BERT_CLASS = re.compile(r"(TF|Flax)?Bert(?!Generation)")
 
 
 @dataclass(frozen=True)
 class BertConfig:
-    """Everything that fixes the shapes and the arithmetic of a BERT.
+    """Everything that determines the shapes and the arithmetic of a BERT.
 
-    Defaults are BERT-BASE, uncased (Devlin et al. 2019, section 3). The one-letter properties are the
-    letters used in shape comments throughout.
+    The defaults are those of BERT-BASE, uncased (Devlin et al. 2019, section 3). The one-letter properties
+    are the letters of the shape comments throughout the package.
 
     Parameters
     ----------
-    vocab_size : V, pieces of the vocabulary.
-    hidden_size : H.
-    num_hidden_layers : L.
-    num_attention_heads : A, which divides H.
+    vocab_size : V, number of pieces in the vocabulary.
+    hidden_size : H, width of the hidden states.
+    num_hidden_layers : L, number of layers.
+    num_attention_heads : A, number of attention heads in a layer; it divides H.
     intermediate_size : F, width of the feed-forward layers.
-    hidden_act : form of GELU by Hugging Face's name; "gelu" is exact, "gelu_new" the tanh form.
-    hidden_dropout_prob : of embeddings and sublayer outputs, in [0, 1).
-    attention_probs_dropout_prob : of attention probabilities, in [0, 1).
-    max_position_embeddings : P, the longest sequence there can be.
-    type_vocab_size : segments that the model knows.
-    initializer_range : standard deviation of initial weights.
-    layer_norm_eps : added to the variance in a LayerNorm.
-    is_decoder : causal attention, the paper's left-to-right ablation.
-    trained_length : the longest sequence of pre-training. None: not known.
+    hidden_act : form of GELU, by Hugging Face's name: "gelu" is exact, "gelu_new" the tanh approximation.
+    hidden_dropout_prob : dropout rate of embeddings and sublayer outputs, in [0, 1).
+    attention_probs_dropout_prob : dropout rate of attention probabilities, in [0, 1).
+    max_position_embeddings : P, the number of positions, and so the longest possible sequence.
+    type_vocab_size : number of segments that the model knows.
+    initializer_range : standard deviation of the initial weights.
+    layer_norm_eps : number added to the variance in a LayerNorm.
+    is_decoder : whether attention is causal, as in the paper's left-to-right ablation.
+    trained_length : length of the longest sequence in pre-training. None: unknown.
 
     Raises
     ------
@@ -76,12 +76,12 @@ class BertConfig:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     is_decoder: bool = False  # True: causal attention, the paper's left-to-right ablation
-    trained_length: int | None = field(default=None, compare=False)  # of pre-training; None: not known
+    trained_length: int | None = field(default=None, compare=False)  # None: unknown
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if isinstance(value, np.generic):
-                object.__setattr__(self, name, value.item())  # as `config.json` has it
+                object.__setattr__(self, name, value.item())  # a plain Python number, as in `config.json`
         counts = [field.name for field in dataclasses.fields(self) if field.type is int]
         if self.trained_length is not None:
             counts.append("trained_length")
@@ -110,17 +110,17 @@ class BertConfig:
 
     @classmethod
     def from_size(cls, name: str, **overrides: Any) -> "BertConfig":
-        """Return a size by name or as L-H-A: `BertConfig.from_size("tiny", vocab_size=8192)`, "3-192-3".
+        """Return the configuration for a size such as "tiny", or for a shape L-H-A such as "3-192-3".
 
         Parameters
         ----------
         name : one of `SIZES`, or three numbers: layers, hidden size, heads. The feed-forward size is 4H.
-        **overrides : fields that differ from the size's, or from the defaults.
+        **overrides : fields that differ from those of the size, or from the defaults.
 
         Raises
         ------
         InputError
-            When there is no such size, or H is not a multiple of A.
+            When the size does not exist, or H is not a multiple of A.
         """
         parts = str(name).split("-")
         is_shape = len(parts) == 3 and all(part.isdecimal() and len(part) < 7 for part in parts)
@@ -139,18 +139,17 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
-        """Read the fields of a Hugging Face `config.json`; what does not concern a BERT encoder is ignored.
+        """Read the fields of a Hugging Face `config.json`, ignoring those that do not concern a BERT encoder.
 
         Parameters
         ----------
-        values : the fields, as JSON has them.
+        values : the fields, as read from JSON.
 
         Raises
         ------
         InputError
-            When `model_type` is not "bert" or, where it is missing as before 2020, none of the
-            `architectures` is a BERT; when the file asks for arithmetic that is not BERT's; when a field is
-            out of range.
+            When `model_type` is not "bert", or is missing, as before 2020, and none of the `architectures` is
+            a BERT; when the file asks for arithmetic that is not BERT's; when a field is out of range.
         """
         if not isinstance(values, dict):
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")
@@ -171,33 +170,33 @@ class BertConfig:
         return {name: value for name, value in fields.items() if value is not None}
 
     def warn_untrained(self, longest: int) -> None:
-        """Warn, once in a process, when a sequence is longer than any that the model was pre-trained on.
+        """Warn, once per process, when a sequence is longer than any that the model was pre-trained on.
 
         Parameters
         ----------
-        longest : tokens of the longest sequence.
+        longest : number of tokens of the longest sequence.
         """
         if self.trained_length and longest > self.trained_length:
             _warn_untrained(self.trained_length)
 
     @property
     def size(self) -> str:
-        """Return what a BERT of these layers, this width and these heads is called: "tiny", or "5-96-3"."""
+        """Return the name of this size, such as "tiny", or its shape L-H-A, such as "5-96-3"."""
         shape = (self.L, self.H, self.A)
         published = (name for name, other in SIZES.items() if other == shape and self.F == 4 * self.H)
         return next(published, "-".join(map(str, shape)))
 
     @property
     def gelu_form(self) -> str:
-        """Return the form of GELU as `ops.gelu` names it: "erf" or "tanh"."""
+        """Return the form of GELU by its name in `ops.gelu`: "erf" or "tanh"."""
         return GELU_FORMS[self.hidden_act]
 
     L = property(attrgetter("num_hidden_layers"))
     H = property(attrgetter("hidden_size"))
     A = property(attrgetter("num_attention_heads"))
-    F = property(attrgetter("intermediate_size"))  # of the feed-forward layers
+    F = property(attrgetter("intermediate_size"))
     V = property(attrgetter("vocab_size"))
-    P = property(attrgetter("max_position_embeddings"))  # the longest sequence there can be
+    P = property(attrgetter("max_position_embeddings"))
 
     @property
     def D(self) -> int:
@@ -208,8 +207,8 @@ class BertConfig:
 def _require_bert_architecture(values: dict[str, Any]) -> None:
     """Raise InputError when a configuration without `model_type` names the classes of another architecture.
 
-    Files of before 2020 have `architectures` alone. Where `model_type` says "bert", their names are free:
-    people give their own classes on a BERT names of their own.
+    Files from before 2020 have only `architectures`. If `model_type` is "bert", the names in it don't matter:
+    people give their own BERT classes any name.
 
     Parameters
     ----------
@@ -218,7 +217,7 @@ def _require_bert_architecture(values: dict[str, Any]) -> None:
     Raises
     ------
     InputError
-        When `architectures` names classes, and none of them is one of BERT's, in any framework.
+        When `architectures` names classes, and none of them is a BERT class of any framework.
     """
     names = values.get("architectures")
     names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
@@ -231,10 +230,10 @@ def _require_bert_architecture(values: dict[str, Any]) -> None:
         )
 
 
-@cache  # once in a process
+@cache  # once per process
 def _warn_untrained(trained_length: int) -> None:
     warnings.warn(
         f"This model was pre-trained on sequences of up to {trained_length} tokens and does worse on longer "
         "ones; shorten them, or pre-train it further on sequences as long as they are.",
-        stacklevel=4,  # whoever has made the batch that is validated
+        stacklevel=4,  # the code that made the batch being validated
     )

@@ -1,7 +1,7 @@
-"""Random draws without a state: each is a hash of what it belongs to, so nothing is stored or replayed.
+"""Draw random numbers without a state: each is a hash of what it is for, so nothing is stored or replayed.
 
-The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), in whole numbers only: every machine and
-every version of NumPy draws the same.
+The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), which uses whole numbers only: every
+machine and every version of NumPy draws the same.
 """
 
 import numpy as np
@@ -88,12 +88,12 @@ def below(bits: np.ndarray, limit: int) -> np.ndarray:  # (n,) uint64 -> (n,) in
 
 
 def permutation(names: np.ndarray, key: int) -> np.ndarray:  # (n,) whole numbers -> (n,) int64
-    """Return an order of the places of `names` that depends on the key and the names.
+    """Return a random order of the indices of `names`, which depends only on the key and the names.
 
     Parameters
     ----------
-    names : (n,) whole numbers, each of its own.
-    key : what else the order depends on.
+    names : (n,) whole numbers, all different.
+    key : the key.
 
     Returns
     -------

@@ -9,7 +9,7 @@ SEQUENCES, TOKENS, LABELS = "sequences", "tokens", "labels"
 CLASSIFIER = "BertForSequenceClassification"
 # What the outputs are compared with the labels by; "": by a loss of its own.
 SOFTMAX, SIGMOIDS, SQUARES, CHOICES, SPANS = "softmax", "sigmoids", "squares", "choices", "spans"
-SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
+SINGLE_LABEL, MULTI_LABEL = "single_label_classification", "multi_label_classification"
 
 
 class HeadKind(NamedTuple):
@@ -28,9 +28,9 @@ class HeadKind(NamedTuple):
 
 KINDS = {
     "pretraining": HeadKind(SEQUENCES, 0, "", "BertForPreTraining"),
-    "classify": HeadKind(SEQUENCES, None, SOFTMAX, CLASSIFIER, names_outputs=True, problem_type=SINGLE),
+    "classify": HeadKind(SEQUENCES, None, SOFTMAX, CLASSIFIER, names_outputs=True, problem_type=SINGLE_LABEL),
     "multilabel": HeadKind(
-        SEQUENCES, None, SIGMOIDS, CLASSIFIER, "float64", (0,), names_outputs=True, problem_type=SEVERAL
+        SEQUENCES, None, SIGMOIDS, CLASSIFIER, "float64", (0,), names_outputs=True, problem_type=MULTI_LABEL
     ),
     "regress": HeadKind(
         SEQUENCES, 1, SQUARES, CLASSIFIER, "float64", names_outputs=True, problem_type="regression"

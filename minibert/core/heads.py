@@ -1,6 +1,6 @@
 """The output layers of fine-tuning, forward and backward (Devlin et al. 2019, section 4 and appendix B).
 
-One linear layer on the encoder is all a task adds. What it reads, and what its outputs are compared with:
+A task adds just one linear layer to the encoder. What it reads, its outputs, and its loss:
 
     classify   pooled [CLS], dropout   (S,K)   softmax over K classes
     multilabel pooled [CLS], dropout   (S,K)   K sigmoids: whether each class applies
@@ -9,11 +9,11 @@ One linear layer on the encoder is all a task adds. What it reads, and what its 
     span       every token             (T,2)   two softmaxes over the tokens of a sequence: start and end
     tag        first pieces, dropout   (N,K)   softmax over K tags
 
-Under causal attention, that of the paper's left-to-right ablation, [CLS] has seen nothing but itself: there
-the last token is pooled instead, as in GPT (Radford et al. 2018). `model/heads.py` puts LSTMs between encoder
-and head, or pools the windows of a long text.
+Under causal attention, as in the paper's left-to-right ablation, [CLS] attends to nothing but itself, so the
+last token is pooled instead, as in GPT (Radford et al. 2018). `model/heads.py` puts LSTMs between encoder and
+head, or pools the windows of a long text.
 
-Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of these it is.
+All functions are pure, as in `bert.py`: `ops` does the arithmetic, `head` is one of the kinds above.
 """
 
 from collections import namedtuple
@@ -30,7 +30,7 @@ from minibert.core.ops import Dropout, Ops
 from minibert.core.ops.blocks import DropoutSaved
 from minibert.core.params import AnyHead
 
-# None where a head has no such part.
+# What forward saves for backward; None for a part that a head does not have.
 LossSaved = namedtuple("LossSaved", "logits loss dnll")
 LogitsSaved = namedtuple("LogitsSaved", "encoder output")
 OutputSaved = namedtuple("OutputSaved", "rows dropout linear")
@@ -38,10 +38,10 @@ SpanSaved = namedtuple("SpanSaved", "start end")
 
 
 class HeadLoss(NamedTuple):
-    """The loss of one batch and what it is made of."""
+    """The loss of one batch, that of each label, and the scores."""
 
     loss: Array  # sum of label_weights x nll
-    nll: Array  # (len(labels),) nats, or squared error; for a span the mean (or sum) of start and end
+    nll: Array  # (len(labels),) nats, or squared error; for a span, the mean (or sum) for start and end
     logits: Array  # (S,K), (S,1), (T,2) or (N,K)
 
 
@@ -58,14 +58,14 @@ def logits(
 
     Parameters
     ----------
-    ops, config, head : the engine, the shape of the encoder, and what stands on it.
+    ops, config, head : the engine, the shape of the encoder, and the head on top.
     params : tree of parameters.
-    batch : the tokens, and which of them the head reads.
+    batch : the tokens, and the ones that the head reads.
     drop : source of dropout, or None.
 
     Returns
     -------
-    scores : (S,K), (S,1), (T,2) or (N,K), by the kind of head.
+    scores : (S,K), (S,1), (T,2) or (N,K), depending on the kind of head.
     saved : what encoder and output layer kept.
     """
     rows = encoder_rows(config, head, batch)
@@ -90,10 +90,10 @@ def logits_backward(
     Parameters
     ----------
     ops, config, head : as for `logits`.
-    dlogits : gradient of the scores, of their shape.
+    dlogits : gradient of the scores, in their shape.
     saved : what `logits` kept.
     params, grads : trees of parameters and accumulators.
-    frozen : the embeddings and this many of the lowest layers get no gradient. None: nothing is frozen.
+    frozen : how many of the lowest layers get no gradient, nor do the embeddings. None: nothing is frozen.
 
     Returns
     -------
@@ -118,11 +118,11 @@ def loss(
     drop: Dropout | None = None,
     span_weight: float = 0.5,
 ) -> tuple[HeadLoss, Saved]:
-    """Compute the task's loss of one batch with labels.
+    """Compute the loss of a task on one batch.
 
     Parameters
     ----------
-    ops, config, head : the engine, the shape of the encoder, and what stands on it.
+    ops, config, head : the engine, the shape of the encoder, and the head on top.
     params : tree of parameters.
     batch : tokens and labels, with the weights of the global batch.
     drop : source of dropout, or None.
@@ -153,15 +153,19 @@ def loss_of_logits(
     ----------
     ops, head : the engine, and the kind of head.
     scores : (S,K), (S,1), (T,2) or (N,K), as `logits` returns them.
-    batch : with the labels and their weights.
+    batch : the batch, for its labels and their weights.
     span_weight : as for `loss`.
 
     Returns
     -------
     result : the loss, that of each label, and the scores.
     saved : what the loss kept.
-    dnll : (len(labels),) gradient of the loss with respect to each label's; of a span, to its start's and
-        end's.
+    dnll : (len(labels),) gradient of the loss with respect to the loss of each label; for a span, with
+        respect to those of its start and of its end.
+
+    Raises
+    ------
+    NotImplementedError : when the loss of the head is not one of these.
     """
     weights = dnll = ops.cast(batch.label_weights, scores.real.dtype)
     loss = head.spec.loss
@@ -170,7 +174,7 @@ def loss_of_logits(
         start_nll, saved_start = ops.segment_softmax_cross_entropy(scores[:, 0], batch.cu_seqlens, starts)
         end_nll, saved_end = ops.segment_softmax_cross_entropy(scores[:, 1], batch.cu_seqlens, ends)
         nll, saved_loss = span_weight * (start_nll + end_nll), SpanSaved(saved_start, saved_end)
-        dnll = span_weight * weights  # of start and of end
+        dnll = span_weight * weights  # for start and for end
     elif loss == SQUARES:
         nll, saved_loss = ops.squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
     elif loss == SIGMOIDS:
@@ -201,7 +205,7 @@ def loss_backward(
     ops, config, head : as for `loss`.
     saved : what `loss` kept.
     params, grads : trees of parameters and accumulators.
-    frozen : the embeddings and this many of the lowest layers get no gradient. None: nothing is frozen.
+    frozen : how many of the lowest layers get no gradient, nor do the embeddings. None: nothing is frozen.
 
     Returns
     -------
@@ -228,7 +232,7 @@ def loss_of_logits_backward(
 
     Returns
     -------
-    dlogits : of the shape of the scores.
+    dlogits : gradient of the scores, in their shape.
     """
     loss = head.spec.loss
     if loss == SPANS:
@@ -250,17 +254,17 @@ def scores_of(
     params: Params,
     batch: TaskBatch,
 ) -> Array:
-    """Compute `logits` without dropout, and keep nothing for backward.
+    """Compute `logits` without dropout and without keeping anything for backward.
 
     Parameters
     ----------
-    ops, config, head : the engine, the shape of the encoder, and what stands on it.
+    ops, config, head : the engine, the shape of the encoder, and the head on top.
     params : tree of parameters.
-    batch : the tokens, and which of them the head reads.
+    batch : the tokens, and the ones that the head reads.
 
     Returns
     -------
-    (S,K), (S,1), (T,2) or (N,K), by the kind of head.
+    (S,K), (S,1), (T,2) or (N,K), depending on the kind of head.
     """
     rows = encoder_rows(config, head, batch)
     (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, rows)
@@ -269,17 +273,17 @@ def scores_of(
 
 
 def split_outputs(scores: np.ndarray, head: AnyHead, batch: TaskBatch) -> list[np.ndarray]:
-    """Split the scores of a batch by example, each an array of its own.
+    """Split the scores of a batch by example, into separate arrays.
 
     Parameters
     ----------
-    scores : of a whole batch, as `scores_of` returns them.
-    head, batch : what made them.
+    scores : scores of a whole batch, as `scores_of` returns them.
+    head, batch : the head and the batch that they come from.
 
     Returns
     -------
-    list of E arrays: of a sequence-level head (K,), or (choices,); otherwise (n,2) or (n,K), with the n rows
-        that were read of the example.
+    list of E arrays: (K,) or (choices,) for a sequence-level head; otherwise (n,2) or (n,K), for the n rows
+        of the example that were read.
     """
     reads = head.spec.reads
     if reads == SEQUENCES:
@@ -291,16 +295,16 @@ def split_outputs(scores: np.ndarray, head: AnyHead, batch: TaskBatch) -> list[n
 
 # -> (S,) or (N,), or None
 def rows_read(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
-    """Return the tokens that the output layer reads; None: all.
+    """Return the rows of the tokens that the output layer reads, or None for all of them.
 
     Parameters
     ----------
-    config, head : the shape of the encoder, and what stands on it.
+    config, head : the shape of the encoder, and the head on top.
     batch : the tokens.
 
     Returns
     -------
-    (S,) or (N,) row numbers, or None.
+    (S,) or (N,) indices of rows, or None.
     """
     if head.pooled:
         return batch.last_rows if config.is_decoder else batch.first_rows
@@ -309,16 +313,16 @@ def rows_read(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
 
 # -> (S,) or (N,), or None
 def encoder_rows(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
-    """Return the rows that the encoder computes to the end; None: all, for left-to-right models.
+    """Return the rows that the last layer computes, or None for all: left-to-right models compute all.
 
     Parameters
     ----------
-    config, head : the shape of the encoder, and what stands on it.
+    config, head : the shape of the encoder, and the head on top.
     batch : the tokens.
 
     Returns
     -------
-    (S,) or (N,) row numbers, or None.
+    (S,) or (N,) indices of rows, or None.
     """
     return None if config.is_decoder else rows_read(config, head, batch)
 
@@ -333,7 +337,7 @@ def _output_layer(
     batch: TaskBatch,
     drop: Dropout | None,
 ) -> tuple[Array, Saved]:
-    """Apply pooler, dropout and the output layer, as far as the head has them, to what it reads."""
+    """Apply the pooler and dropout, where the head has them, and the output layer."""
     rows = rows_read(config, head, batch)
     is_cut = encoder_rows(config, head, batch) is not None
     states, saved_rows = read(ops, head, x, rows, is_cut, params)
@@ -355,15 +359,15 @@ def read(
     Parameters
     ----------
     ops, head : the engine, and the kind of head.
-    x : (T,H) hidden states, or (R,H) those that are read.
-    rows : (R,) the tokens that are read, as `rows_read` gives them.
-    is_cut : whether x has no others.
-    params : the tree of parameters.
+    x : (T,H) hidden states, or (R,H) only those that are read.
+    rows : (R,) the tokens to read, as `rows_read` returns them.
+    is_cut : whether x contains only those.
+    params : tree of parameters.
 
     Returns
     -------
     read : (R,H).
-    saved : for `read_backward`; None where every row is read.
+    saved : what `read_backward` needs; None where every row is read.
     """
     if rows is None:
         return ops.upcast(x), None
@@ -383,7 +387,7 @@ def read_backward(
     params: Params,
     grads: Grads,
 ) -> tuple[Array, Grads]:
-    """Return the gradient of the hidden states, and add that of the pooler.
+    """Return the gradient of the hidden states, and add the gradients of the pooler.
 
     Parameters
     ----------
@@ -394,7 +398,7 @@ def read_backward(
 
     Returns
     -------
-    dx : of the shape of the hidden states.
+    dx : gradient of the hidden states, in their shape.
     grads : the tree with the gradients added.
     """
     if saved is None:
@@ -414,20 +418,20 @@ def output_scores(
     params: Params,
     drop: Dropout | None,
 ) -> tuple[Array, Saved, Saved]:
-    """Apply dropout to what the head reads, unless it reads every row, and then its linear layer.
+    """Apply the linear layer of the head, after dropout unless the head reads every row.
 
     Parameters
     ----------
     ops, config : the engine, and the shape of the encoder.
     read : (R,H) what the head reads.
-    rows : (R,) the tokens that it stands for, which dropout is drawn for. None: every one, without dropout.
+    rows : (R,) the tokens that were read, which fix the draws of dropout. None: all, without dropout.
     params : "weight" (H,K) and "bias" (K,).
     drop : source of dropout, or None.
 
     Returns
     -------
     scores : (R,K).
-    saved_drop, saved_linear : for backward; the first is None where nothing was dropped.
+    saved_drop, saved_linear : what backward needs; `saved_drop` is None without dropout.
     """
     site = dropout_site(config)
     saved_drop = None
@@ -439,7 +443,7 @@ def output_scores(
 
 
 def dropout_site(config: BertConfig) -> int:
-    """Return the site of dropout in front of the output layer, the one after those of the encoder.
+    """Return the dropout site before the output layer, which follows those of the encoder.
 
     Parameters
     ----------

@@ -1,6 +1,9 @@
-"""Choose what is to be predicted in a sequence, and what stands there instead (section 3.1 of the paper).
+"""Choose the tokens to predict in a sequence, and what the model sees instead (section 3.1 of the paper).
 
 data/masking.py does the same to a hundred thousand sequences at once, and a test holds it against this file.
+
+Read next: `draws`, where the random bits come from, and `pairs`, which makes the sequences. `count`, which is
+15% of the tokens, is computed by the caller: in `core/__main__.py` and in `data/instances.py`.
 """
 
 import numpy as np
@@ -9,18 +12,18 @@ from minibert.core.draws import below, draw, uniform
 
 MASKED, KEPT, RANDOM = 0.8, 0.1, 0.1  # shares of the chosen positions: [MASK], the same token, a random one
 POSITION_BITS = 16  # sequences of up to 65,535 tokens
-TICKET_BITS = 24
-# Counters of the draws of a sequence: which positions, what to do there, which token.
+TICKET_BITS = 24  # the positions with the lowest tickets are chosen
+# Where the counters of a sequence's draws begin: which positions, what to do there, which random token.
 CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
 
 
 # candidates (C,) -> (count,), ascending
 def choose_positions(key: int, candidates: np.ndarray, count: int) -> np.ndarray:
-    """Choose `count` of the candidate positions, each as likely; all of them where there are fewer.
+    """Choose `count` of the candidate positions, all equally likely; all of them if there are fewer.
 
     Parameters
     ----------
-    key : of the sequence; the draws follow from it.
+    key : key of the sequence, which determines the draws.
     candidates : (C,) positions that may be chosen, ascending.
     count : how many to choose.
 
@@ -49,7 +52,7 @@ def replace_tokens(
 
     Parameters
     ----------
-    key : of the sequence, as for `choose_positions`.
+    key : key of the sequence, as for `choose_positions`.
     tokens : (M,) ids at the chosen positions.
     positions : (M,) the chosen positions.
     mask_id, vocab_size : id of [MASK], and number of ids to draw from.

@@ -1,6 +1,6 @@
-"""AdamW, the paper's variant of it (Devlin et al. 2019, A.2), LAMB and Muon, and schedules of the rate.
+"""AdamW, the paper's variant of it (Devlin et al. 2019, A.2), LAMB and Muon, and learning-rate schedules.
 
-The arithmetic is in `ops.updates`, on a host over one flat buffer; this file keeps what lasts from one step
+The arithmetic, over one flat buffer, is in `ops.updates`. This file holds the state that lasts from one step
 to the next: the moments and the number of updates.
 """
 
@@ -12,35 +12,36 @@ import numpy as np
 from minibert.core.errors import InputError
 from minibert.core.ops.updates import AdamRule
 
-NUMBERS = ("beta1", "beta2", "eps", "weight_decay", "bias_correction")  # of every update alike
+NUMBERS = ("beta1", "beta2", "eps", "weight_decay", "bias_correction")  # the same in every update
 
 
 class Optimizer:
-    """What optimizers by two moments of the gradient have in common, clipping by norm included.
+    """Base class of the optimizers, which keep two moments of the gradient and clip it by its norm.
 
     Parameters
     ----------
     flat : (N,) the parameters; only their shape and dtype are used.
-    ranges : (K,2+) int64, rows [begin, end) of the buffer, with what a subclass has to know of each.
+    ranges : (K,2+) int64, ranges [begin, end) of the buffer, with further columns that a subclass needs.
     beta1, beta2 : decay of the running means of the gradient and of its square.
     eps : added to the square root of the second moment, not under it.
-    weight_decay : decoupled: this share of a parameter is added to its update, before the rate is applied.
-    clip_norm : the largest norm that a gradient may have; a larger one is scaled down to it. 0: no limit.
-    bias_correction : divide the moments by 1 - beta^t. The paper's code does not.
-    begin : parameters before this place in the buffer are frozen, and their gradients do not count.
+    weight_decay : decoupled weight decay: this share of a parameter is added to its update, which is then
+        multiplied by the rate.
+    clip_norm : largest norm of the gradient, which is scaled down if it is larger. 0: no limit.
+    bias_correction : divide the moments by 1 - beta^t, which the paper's code does not.
+    begin : parameters before this index in the buffer are frozen, and their gradients are ignored.
 
     Attributes
     ----------
     m, v : (N,) first and second moment, in the dtype of the parameters.
-    updates : how often the parameters have been changed.
-    ranges : as given, of what is trained, counted from `begin`.
+    updates : number of updates so far.
+    ranges : the given ranges, limited to the trained part and counted from `begin`.
     """
 
-    KIND: ClassVar[str]  # of a subclass: the function of `ops` that updates
-    RANGES: ClassVar[str]  # those of `FlatParameters` that it takes
-    ABOUT: ClassVar[str]  # what it is for
-    RATE: ClassVar[float] = 1  # its learning rate in AdamW's, where none is given
-    WHOLE: ClassVar[bool] = True  # whether an update needs whole tensors, not pieces of them
+    KIND: ClassVar[str]  # set by a subclass: the function of `ops` that does the update
+    RANGES: ClassVar[str]  # the property of `FlatParameters` that gives its `ranges`
+    ABOUT: ClassVar[str]  # a few words for the list of optimizers
+    RATE: ClassVar[float] = 1  # default learning rate, as a multiple of AdamW's
+    WHOLE: ClassVar[bool] = True  # whether an update needs whole tensors rather than parts of them
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Optimizer:
 
     # buffer (N,) -> (n,)
     def trained(self, buffer: Any) -> Any:
-        """Return the trained part of a buffer: the whole array itself, unless layers are frozen.
+        """Return the trained part of a buffer: all of it, unless layers are frozen.
 
         Parameters
         ----------
@@ -78,28 +79,28 @@ class Optimizer:
         return buffer[self.begin :] if self.begin else buffer
 
     def within(self, begin: int, end: int) -> "Optimizer":
-        """Return an optimizer that updates elements [begin, end) of the buffer alone, all of them trained.
+        """Return an optimizer that updates only elements [begin, end) of the buffer, all of them trained.
 
         Parameters
         ----------
-        begin, end : places in the whole buffer.
+        begin, end : indices in the whole buffer.
 
         Returns
         -------
-        a copy; it shares the moments with this one.
+        a copy, which shares the moments with this optimizer.
         """
         part = copy.copy(self)
         part.ranges = _within(self.ranges, begin - self.begin, end - self.begin)
         return part
 
     def rule(self, number: Any, rate: Any, clip: Any) -> AdamRule:
-        """Return the numbers of an update.
+        """Return the hyperparameters of one update.
 
         Parameters
         ----------
-        number : of the update, counted from 1.
-        rate : its learning rate.
-        clip : factor of the gradients, as `ops.clip_factor` gives it.
+        number : index of the update, counted from 1.
+        rate : learning rate of the update.
+        clip : factor of the gradients, as `ops.clip_factor` returns it.
         """
         numbers = {name: getattr(self, name) for name in NUMBERS}
         return AdamRule(lr=rate, step=number, clip=clip, **numbers)
@@ -120,8 +121,8 @@ class Optimizer:
         ----------
         ops : the engine.
         params, grads : (n,) the trained parts of parameters and gradients.
-        m, v : (n,) those of the moments.
-        rule : the numbers of this update.
+        m, v : (n,) the trained parts of the moments.
+        rule : the hyperparameters of this update.
 
         Returns
         -------
@@ -131,14 +132,14 @@ class Optimizer:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Return everything but the moments: optimizers that agree in it compute the same."""
+        """Return everything except the moments: optimizers with equal identities compute the same updates."""
         numbers = (getattr(self, name) for name in NUMBERS)
         return type(self), self.begin, self.ranges.tobytes(), self.clip_norm, *numbers
 
 
 # ranges (K,2+) -> (k,2+)
 def _within(ranges: np.ndarray, begin: int, end: int | None = None) -> np.ndarray:
-    """Cut ranges to those parts that lie between two places, and count from the first of these."""
+    """Clip ranges to [begin, end), drop the empty ones, and count from `begin`."""
     places = np.clip(ranges[:, :2], begin, end) - begin
     inside = places[:, 0] < places[:, 1]
     return np.concatenate([places[inside], ranges[inside, 2:]], axis=1)
@@ -147,10 +148,10 @@ def _within(ranges: np.ndarray, begin: int, end: int | None = None) -> np.ndarra
 class AdamW(Optimizer):
     """Adam with decoupled weight decay (Kingma & Ba 2015; Loshchilov & Hutter 2019).
 
-    With `bias_correction=False` it is the optimizer of Google's released code: the moments are used without
-    correction for their start at zero, which the warm-up makes up for.
+    With `bias_correction=False` it is the optimizer of Google's released code: the moments are not corrected
+    for starting at zero, and the warm-up makes up for it.
 
-    Its `ranges` are those that have weight decay, (K,2).
+    Its `ranges` (K,2) are those with weight decay.
     """
 
     KIND, RANGES, WHOLE = "adamw", "decayed", False
@@ -160,34 +161,34 @@ class AdamW(Optimizer):
 class Lamb(Optimizer):
     """LAMB, for batches of thousands of sequences (You et al. 2020, Algorithm 2).
 
-    Each tensor with weight decay moves by the learning rate times its own length. In the authors' BERT the
-    projections to queries, keys and values are three tensors; here they are one, with one length.
+    Each tensor with weight decay moves by the learning rate times its own norm. In the authors' BERT the
+    projections to queries, keys and values are three tensors; here they are one, with one norm.
 
-    Its `ranges` are the tensors in the buffer, (K,3): begin, end, whether it has weight decay.
+    Its `ranges` (K,3) are the tensors in the buffer: begin, end, whether the tensor has weight decay.
     """
 
     KIND, RANGES = "lamb", "tensors"
     ABOUT = "for large batches"
-    # AdamW moves a weight by the rate, LAMB by the rate times what weights measure. ALBERT's authors advise
-    # it for fine-tuning; short runs of `tiny` do best at 10 to 15.
+    # AdamW moves a weight by the rate, LAMB by the rate times the size of the weights, so its rate is larger.
+    # ALBERT's authors advise this for fine-tuning; short runs of `tiny` do best at 10 to 15.
     RATE = 10
 
 
 class Muon(Optimizer):
     """Muon for the matrices of the layers, AdamW for everything else (Jordan et al. 2024).
 
-    Embeddings, heads, biases and LayerNorm are AdamW's. Of the matrices, `m` is the mean of gradients and `v`
-    is not used; their momentum is `beta1` as well, where others take 0.95.
+    AdamW updates embeddings, heads, biases and LayerNorm. For the matrices, `m` is the running mean of the
+    gradients and `v` is not used; their momentum is `beta1`, too, where others use 0.95.
 
-    Its `ranges` are the tensors in the buffer, (K,5): begin, end, whether it has weight decay, and of a
-    layer's weights the rows and how many matrices lie side by side.
+    Its `ranges` (K,5) are the tensors in the buffer: begin, end, whether the tensor has weight decay, and for
+    the weights of a layer their rows and the number of matrices side by side.
     """
 
     KIND, RANGES = "muon", "matrices"
     ABOUT = "Muon for the matrices of the layers, AdamW for the rest"
 
 
-# All there are: options, command line and traces know an optimizer by its place in this table.
+# All optimizers, by the name that options, command line and traces use.
 KINDS: dict[str, type[Optimizer]] = {kind.KIND: kind for kind in (AdamW, Lamb, Muon)}
 
 
@@ -196,14 +197,14 @@ def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
 
     Parameters
     ----------
-    params : `FlatParameters`, whose table says which of them have weight decay.
-    kind : one of the `KINDS`.
-    **given : as for `Optimizer`.
+    params : `FlatParameters`, whose table says which tensors have weight decay.
+    kind : name of the optimizer, one of `KINDS`.
+    **given : further arguments, as for `Optimizer`.
 
     Raises
     ------
     InputError
-        When there is no such optimizer, or Muon has no matrix of a layer to train.
+        When the optimizer does not exist, or is Muon and no matrix of a layer is trained.
     """
     if kind not in KINDS:
         raise InputError(f"optimizer={kind!r} does not exist; use one of {', '.join(KINDS)}.", optimizer=kind)
@@ -223,19 +224,19 @@ def warmup_linear(
     peak: float,
     google: bool = False,
 ) -> float:
-    """Return the learning rate of update number `step`: up to `peak` in a straight line, then down to zero.
+    """Return the learning rate of update `step`: a linear rise to `peak`, then a linear decay to zero.
 
-    Two conventions share the warm-up, in which update 0 has rate 0. Google's code counts the decay from
-    update 0, so the rate drops a little where it takes over; Hugging Face's counts it from the end of the
-    warm-up, where it starts from `peak`.
+    Two conventions share the warm-up, in which update 0 has rate 0. In Google's code the decay counts from
+    update 0, so the rate drops a little at the end of the warm-up; in Hugging Face's it counts from the end
+    of the warm-up, and so begins at `peak`.
 
     Parameters
     ----------
-    step : updates done so far.
-    total : updates of the whole run; from then on the rate is 0.
-    warmup : updates over which the rate rises.
+    step : number of updates done so far.
+    total : number of updates of the whole run; from then on the rate is 0.
+    warmup : number of updates over which the rate rises.
     peak : the largest rate.
-    google : use Google's convention; Hugging Face's otherwise.
+    google : whether to use Google's convention instead of Hugging Face's.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from random import Random
 from typing import NamedTuple, TypeAlias
 
 IS_NEXT, NOT_NEXT, NOT_ASKED = 0, 1, -1
-DRAWS_OF_A_DOCUMENT = 10  # to hit another document than the current one; the tenth may still be the same
+DRAWS_OF_A_DOCUMENT = 10  # attempts to draw a document other than the current one; all of them may fail
 
 Sentence: TypeAlias = Sequence[int]
 Document: TypeAlias = Sequence[Sentence]
@@ -20,7 +20,7 @@ class Pair(NamedTuple):
     """The tokens of segment A, those of segment B, and whether B follows A in the text."""
 
     a: list[int]
-    b: list[int]  # empty where nothing is asked
+    b: list[int]  # empty if the label is NOT_ASKED
     label: int  # IS_NEXT, NOT_NEXT or NOT_ASKED
 
 
@@ -34,14 +34,14 @@ def sentence_pairs(
     """Yield the pairs of one document, from its first sentence to its last.
 
     Whole sentences are gathered up to a target length and divided into A and B at a random border. Half of
-    the time B is replaced by text from another document; the sentences that B would have been come again.
+    the time B is replaced by text from another document; the sentences that it replaces are used again.
 
     Parameters
     ----------
-    number : which of the documents to divide.
-    documents : all of them; B comes from another one half of the time.
-    room : tokens that a pair may have, without the special ones.
-    short_seq_prob : share of the targets that are shorter than the room.
+    number : index of the document to divide.
+    documents : all documents; half of the time B comes from another one.
+    room : most tokens of a pair, without the special ones.
+    short_seq_prob : share of the targets that are shorter than `room`.
     rng : source of all draws.
 
     Yields
@@ -71,13 +71,13 @@ def contiguous_spans(
     short_seq_prob: float,
     rng: Random,
 ) -> Iterator[Pair]:
-    """Yield a document cut into spans of `room` tokens, now and then fewer, without a second segment.
+    """Yield a document cut into spans of `room` tokens, some of them shorter, without a second segment.
 
     Parameters
     ----------
     document : its sentences.
-    room : tokens that a span may have, without the special ones.
-    short_seq_prob : share of the spans that are shorter than the room.
+    room : most tokens of a span, without the special ones.
+    short_seq_prob : share of the spans that are shorter than `room`.
     rng : source of all draws.
 
     Yields
@@ -93,12 +93,12 @@ def contiguous_spans(
 
 
 def target_length(room: int, short_seq_prob: float, rng: Random) -> int:
-    """Draw how many tokens to gather: all that there is room for, or sometimes fewer.
+    """Draw how many tokens to gather: as many as there is room for, or sometimes fewer.
 
     Parameters
     ----------
-    room : the most that there may be.
-    short_seq_prob : how often to draw fewer, from 2 to `room`, each number as likely.
+    room : the most tokens.
+    short_seq_prob : how often to draw a number from 2 to `room` instead, all equally likely.
     rng : source of the draws.
     """
     if rng.random() < short_seq_prob:
@@ -112,12 +112,12 @@ def gathered_until(document: Document, first: int, target: int) -> int:
     Parameters
     ----------
     document : its sentences.
-    first : number of the sentence to begin with.
+    first : index of the sentence to begin with.
     target : tokens to reach.
 
     Returns
     -------
-    int. The end of the document where it has not so many tokens.
+    int. The end of the document if it does not have that many tokens.
     """
     tokens = 0
     for number in range(first, len(document)):
@@ -132,13 +132,13 @@ def another_document(number: int, documents: Sequence[Document], rng: Random) ->
 
     Parameters
     ----------
-    number : of the document to avoid.
-    documents : all of them.
+    number : index of the document to avoid.
+    documents : all documents.
     rng : source of the draws.
 
     Returns
     -------
-    a document; where all draws fail, document `number` itself.
+    a document; if all draws fail, document `number` itself.
     """
     for _ in range(DRAWS_OF_A_DOCUMENT):
         other = int(rng.random() * len(documents))
@@ -170,7 +170,7 @@ def truncated(pair: Pair, room: int, rng: Random) -> Pair:
     Parameters
     ----------
     pair : the pair to shorten.
-    room : tokens that both segments may have together.
+    room : most tokens of both segments together.
     rng : source of the coins.
     """
     a, b, label = pair
@@ -186,12 +186,12 @@ def truncated(pair: Pair, room: int, rng: Random) -> Pair:
 
 
 def cut(tokens: list[int], count: int, rng: Random) -> list[int]:
-    """Take `count` tokens away; of as many coins, each head takes one from the front.
+    """Remove `count` tokens; for each a coin is tossed, and heads removes it from the front.
 
     Parameters
     ----------
     tokens : ids of a segment.
-    count : how many to take away.
+    count : how many to remove.
     rng : source of the coins.
     """
     front = rng.getrandbits(count).bit_count() if count else 0

@@ -1,7 +1,7 @@
-"""Parameters: one table name -> shape -> initial values, one flat buffer, named views of it.
+"""Parameters: a table of names, shapes and initial values, one flat buffer, and named views of it.
 
-The order of the table is the order in the buffer. Layers follow one another and are alike, so that all of
-them together are one (L, size of a layer) view; an optimizer sweeps over the whole buffer at once.
+The order of the table is the order in the buffer. The layers are alike and follow one another, so together
+they are one (L, size of a layer) view; an optimizer sweeps over the whole buffer at once.
 """
 
 import copy
@@ -27,13 +27,13 @@ def normal(
     shape: tuple[int, ...],
     spread: float,
 ) -> np.ndarray:
-    """Draw from a normal distribution of standard deviation `spread`, cut off at two of them.
+    """Draw from a normal distribution of standard deviation `spread`, truncated at two standard deviations.
 
     Parameters
     ----------
     generator : source of the draws.
-    shape : of the values.
-    spread : standard deviation before the cut.
+    shape : shape of the values.
+    spread : standard deviation before truncation.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def normal(
 
 
 def zeros(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> float:
-    """Begin at 0, as biases do.
+    """Return 0, the initial value of biases.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def zeros(generator: np.random.Generator, shape: tuple[int, ...], spread: float)
 
 
 def ones(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> float:
-    """Begin at 1, as the gamma of a LayerNorm does.
+    """Return 1, the initial value of the gamma of a LayerNorm.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ def ones(generator: np.random.Generator, shape: tuple[int, ...], spread: float) 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the table."""
+    """One row of the table: a parameter tensor."""
 
-    name: str  # path in the tree, joined by dots
+    name: str  # path in the tree, its steps joined by dots
     shape: tuple[int, ...]
-    initial: Initial  # draws the values that training begins with
-    decays: bool  # weight decay: on weights, not on LayerNorm and biases (as in BERT's released code)
+    initial: Initial  # draws the initial values
+    decays: bool  # has weight decay: weights do, LayerNorm and biases do not (as in BERT's released code)
 
     @property
     def size(self) -> int:
@@ -81,15 +81,15 @@ class Entry:
 
 
 class AnyHead(Protocol):
-    """What the core asks of a head: its own `Head`, or one that has more to it."""
+    """What the core needs of a head: its own `Head`, or one with further fields."""
 
     @property
     def kind(self) -> str:
-        """Return what the head is called in the table of kinds."""
+        """Return the name of the head in the table of kinds."""
 
     @property
     def outputs(self) -> int:
-        """Return how many numbers it has for a sequence or a token."""
+        """Return the number of outputs for each sequence or token."""
 
     @property
     def spec(self) -> HeadKind:
@@ -101,7 +101,7 @@ class AnyHead(Protocol):
 
 
 class Head(NamedTuple):
-    """What stands on the encoder: the two heads of pre-training, or the one output layer of a task.
+    """What is on top of the encoder: the two heads of pre-training, or the one output layer of a task.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Head(NamedTuple):
     """
 
     kind: str  # one of `KINDS`
-    outputs: int  # numbers for a sequence or a token; 0 with "pretraining"
+    outputs: int  # how many for each sequence or token; 0 for "pretraining"
 
     @property
     def spec(self) -> HeadKind:
@@ -119,7 +119,7 @@ class Head(NamedTuple):
 
     @property
     def pooled(self) -> bool:
-        """Return whether the head reads the pooled [CLS], and so has a pooler below it."""
+        """Return whether the head reads the pooled [CLS], and so needs a pooler."""
         return self.spec.reads == SEQUENCES
 
 
@@ -127,17 +127,17 @@ PRETRAINING = Head("pretraining", 0)
 
 
 def check_head(head: AnyHead, kinds: Mapping[str, HeadKind] = KINDS) -> None:
-    """Check that there is such a head.
+    """Check that a head exists and has a possible number of outputs.
 
     Parameters
     ----------
     head : the head to check.
-    kinds : the heads there are; the core's when left out.
+    kinds : the kinds of heads that exist; the core's by default.
 
     Raises
     ------
     InputError
-        When its kind is not among `kinds`, or its kind has another number of outputs.
+        When its kind is not in `kinds`, or does not have that number of outputs.
     """
     if head.kind not in kinds:
         raise InputError(f"head kind {head.kind!r} does not exist; use one of {', '.join(kinds)}.")
@@ -152,8 +152,8 @@ def weight(name: str, *shape: int) -> Entry:
 
     Parameters
     ----------
-    name : path in the tree, joined by dots.
-    *shape : its size along each axis, inputs first.
+    name : path in the tree, its steps joined by dots.
+    *shape : size along each axis, inputs first.
     """
     return Entry(name, shape, normal, True)
 
@@ -163,8 +163,8 @@ def bias(name: str, *shape: int) -> Entry:
 
     Parameters
     ----------
-    name : path in the tree, joined by dots.
-    *shape : its size along each axis.
+    name : path in the tree, its steps joined by dots.
+    *shape : size along each axis.
     """
     return Entry(name, shape, zeros, False)
 
@@ -174,8 +174,8 @@ def norm(name: str, H: int) -> list[Entry]:
 
     Parameters
     ----------
-    name : path of the LayerNorm; the two are `name.gamma` and `name.beta`.
-    H : elements of each.
+    name : path of the LayerNorm, whose parameters are `name.gamma` and `name.beta`.
+    H : number of elements of each.
     """
     return [Entry(f"{name}.gamma", (H,), ones, False), Entry(f"{name}.beta", (H,), zeros, False)]
 
@@ -189,7 +189,7 @@ def parameter_table(config: BertConfig, head: AnyHead = PRETRAINING) -> list[Ent
     Parameters
     ----------
     config : the shape of the encoder.
-    head : what stands on it; the heads of pre-training when left out.
+    head : the head on top; the heads of pre-training by default.
     """
     check_head(head)
     return encoder_table(config) + head_table(config, head)
@@ -232,7 +232,7 @@ def head_table(config: BertConfig, head: AnyHead) -> list[Entry]:
     Parameters
     ----------
     config : the shape of the encoder.
-    head : what stands on it.
+    head : the head on top.
 
     Returns
     -------
@@ -261,7 +261,7 @@ def unflatten(table: Iterable[Entry], flat: Array) -> Params:
     Parameters
     ----------
     table : the entries, in the order of the buffer.
-    flat : (N,) the buffer. Whatever lies beyond the table's last entry is left out.
+    flat : (N,) the buffer. Elements after the table's last entry are ignored.
 
     Returns
     -------
@@ -276,12 +276,12 @@ def unflatten(table: Iterable[Entry], flat: Array) -> Params:
 
 
 def leaf_of(tree: Any, path: str) -> Array:
-    """Look up a leaf in what `nest` makes: `"layers.0.mlp.bias"` -> `tree["layers"][0]["mlp"]["bias"]`.
+    """Look up a leaf of a nested tree: `"layers.0.mlp.bias"` -> `tree["layers"][0]["mlp"]["bias"]`.
 
     Parameters
     ----------
     tree : nested dictionaries and lists.
-    path : names of the steps, joined by dots; whole numbers are places in a list.
+    path : names of the steps, joined by dots; integers are indices of a list.
     """
     for step in path.split("."):
         tree = tree[int(step) if step.isdigit() else step]
@@ -293,7 +293,7 @@ def nest(named: dict[str, Array]) -> Params:
 
     Parameters
     ----------
-    named : leaves by their paths. The entries of a list come in order, from 0.
+    named : leaves by path. The entries of a list come in order, from 0.
 
     Returns
     -------
@@ -304,7 +304,7 @@ def nest(named: dict[str, Array]) -> Params:
         *steps, last = path.split(".")
         place: Any = tree
         for name, following in pairwise([*steps, last]):
-            if name.isdigit():  # an entry of the list that the step before made
+            if name.isdigit():  # an entry of the list that the previous step made
                 if int(name) == len(place):
                     place.append({})
                 place = place[int(name)]
@@ -320,13 +320,13 @@ class FlatParameters:
     Parameters
     ----------
     table : list of entries, in the order of the buffer.
-    flat : (N,) the buffer, N being the sum of the table's sizes; it is not copied. None: zeros of `dtype`.
-    dtype : of a new buffer; not used where `flat` is given.
+    flat : (N,) the buffer, with N the sum of the table's sizes; it is not copied. None: zeros of `dtype`.
+    dtype : dtype of a new buffer; ignored where `flat` is given.
 
     Raises
     ------
     ValueError
-        When `flat` has another number of elements than the table.
+        When `flat` and the table differ in their number of elements.
     """
 
     config: Any  # its `initializer_range` is the standard deviation of normal initial values
@@ -341,12 +341,12 @@ class FlatParameters:
 
     @property
     def flat(self) -> Array:
-        """Return the buffer (N,); another may take its place, and `tree` is then made of that."""
+        """Return the buffer (N,). Assigning another buffer also renews `tree`."""
         return self._flat
 
     @flat.setter
     def flat(self, flat: Array) -> None:
-        """Put another buffer in the place of this one.
+        """Replace the buffer.
 
         Parameters
         ----------
@@ -355,7 +355,7 @@ class FlatParameters:
         Raises
         ------
         ValueError
-            When it has another number of elements than the table.
+            When the buffer and the table differ in their number of elements.
         """
         count = self.count()
         if flat.shape != (count,):
@@ -369,12 +369,12 @@ class FlatParameters:
         return unflatten(self.table, self.flat)
 
     def make_read_only(self) -> None:
-        """Let nobody write to the buffer any more, or to views of it that are taken from now on."""
+        """Make the buffer read-only, and with it all views that are taken from now on."""
         self.flat = self.flat.view()
         self.flat.flags.writeable = False
 
     def like(self, flat: Array) -> Self:
-        """Put another buffer (N,) under the same names.
+        """Return a copy with the same names on another buffer (N,).
 
         Parameters
         ----------
@@ -385,12 +385,12 @@ class FlatParameters:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copied tree would hold copies of the views: arrays of its own, apart from the buffer.
+        # Pickled or deep-copied, the views of the tree would become separate arrays, apart from the buffer.
         return {name: value for name, value in self.__dict__.items() if name != "tree"}
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return what a checkpoint says, in JSON, so that the same table can be made again."""
+        """Return what a checkpoint stores, as JSON, so that the same table can be rebuilt."""
         return {"config": self.config.to_dict()}
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -406,23 +406,23 @@ class FlatParameters:
 
     @property
     def decayed(self) -> np.ndarray:
-        """Return the ranges [begin, end) that have weight decay: (K,2) int64, neighbours joined."""
+        """Return the ranges [begin, end) that have weight decay: (K,2) int64, with adjacent ranges merged."""
         begins, ends, decays = self.tensors.T
-        change = np.diff(decays, prepend=0, append=0)  # 1 where a range begins, -1 behind its last tensor
+        change = np.diff(decays, prepend=0, append=0)  # 1 where a range begins, -1 after its last tensor
         return np.stack([begins[change[:-1] == 1], ends[change[1:] == -1]], axis=1)
 
     @property
     def tensors(self) -> np.ndarray:
-        """Return begin, end and whether it has weight decay, of each tensor in order: (K,3) int64."""
+        """Return a row (begin, end, has weight decay) for each tensor, in order: (K,3) int64."""
         rows = [(begin, begin + entry.size, entry.decays) for begin, entry in self._places.values()]
         return np.array(rows, np.int64)
 
     @property
     def matrices(self) -> np.ndarray:
-        """Return `tensors` with two columns more: (K,5) int64.
+        """Return `tensors` with two more columns: (K,5) int64.
 
-        A layer's weights have their rows there, and how many matrices lie side by side in them; everything
-        else has 0 and 0.
+        For the weights of a layer they are the number of rows, and the number of matrices side by side in the
+        tensor; for everything else, 0 and 0.
         """
 
         def shape(name: str, rows: int, *columns: int) -> tuple[int, int]:
@@ -442,16 +442,16 @@ class FlatParameters:
 
         Parameters
         ----------
-        dtype : of the copy.
+        dtype : dtype of the copy.
         """
         return self.like(self.flat.astype(dtype))
 
     def count(self, *prefixes: str) -> int:
-        """Count the parameters whose name begins with one of the prefixes; all of them without a prefix.
+        """Count the parameters whose names begin with one of the prefixes; without prefixes, count all.
 
         Parameters
         ----------
-        *prefixes : beginnings of names, such as "embeddings.".
+        *prefixes : first parts of names, such as "embeddings.".
         """
         return sum(entry.size for entry in self.table if entry.name.startswith(prefixes or ("",)))
 
@@ -462,8 +462,8 @@ class Parameters(FlatParameters):
     Parameters
     ----------
     config : the shape of the encoder.
-    flat, dtype : as for `FlatParameters`; zeros in float32 when left out.
-    head : what stands on the encoder; the heads of pre-training when left out.
+    flat, dtype : as for `FlatParameters`; zeros in float32 by default.
+    head : the head on top of the encoder; the heads of pre-training by default.
     """
 
     def __init__(
@@ -484,29 +484,29 @@ class Parameters(FlatParameters):
         Parameters
         ----------
         config : the shape of the encoder.
-        head : what stands on it.
+        head : the head on top.
         """
         return parameter_table(config, head)
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return what a checkpoint says, in JSON: the configuration and the head."""
+        """Return what a checkpoint stores, as JSON: the configuration and the head."""
         return super().description | {"head": [self.head.kind, self.head.outputs]}
 
     def with_head(self, head: AnyHead, seed: int) -> tuple[Self, list[str]]:
-        """Return the same encoder under another head, as a copy, and the names of the tensors that are new.
+        """Return a copy of the encoder with another head, and the names of the new tensors.
 
-        The weights of a head that equals the present one are kept; what is new has the seed's initial values.
+        A head equal to the present one keeps its weights; new tensors get the initial values of `seed`.
 
         Parameters
         ----------
         head : the head of the copy.
-        seed : of the initial values of what is new.
+        seed : seed of the initial values of the new tensors.
 
         Returns
         -------
         parameters : the copy, in the same precision.
-        fresh : names of the tensors that are new.
+        fresh : names of the new tensors.
         """
         other = type(self)(self.config, dtype=self.flat.dtype, head=head)
         kept = {name for name in self if head == self.head or not name.startswith("head.")}
@@ -517,17 +517,16 @@ class Parameters(FlatParameters):
         return other, fresh
 
     def trained_from(self, frozen: int | None) -> int:
-        """Return where the trained part of the buffer begins.
+        """Return the index in the buffer at which the trained part begins.
 
         Parameters
         ----------
-        frozen : how many of the lowest layers are frozen, with the embeddings: these lie before that place.
-            None: nothing is frozen.
+        frozen : how many of the lowest layers are frozen, along with the embeddings. None: nothing is frozen.
 
         Raises
         ------
         InputError
-            When the model has not so many layers.
+            When the model does not have that many layers.
         """
         if frozen is None:
             return 0
@@ -539,7 +538,7 @@ class Parameters(FlatParameters):
 
 
 def precision_for(arithmetic: str) -> np.dtype:
-    """Return the dtype of parameters, gradients and moments when products are computed in `arithmetic`.
+    """Return the dtype of parameters, gradients and moments for products computed in `arithmetic`.
 
     Parameters
     ----------
@@ -561,16 +560,16 @@ def initialise(
 ) -> Parameters:
     """Draw the paper's initial values: truncated normal weights, zero biases, LayerNorm's gamma 1, beta 0.
 
-    Every tensor has a random generator of its own, so adding a layer or changing the head leaves all other
-    tensors as they were. `config.initializer_range` is the standard deviation before truncation. The draws
+    Every tensor has its own random generator, so adding a layer or changing the head leaves all other
+    tensors unchanged. `config.initializer_range` is the standard deviation before truncation. The draws
     are the same for every dtype.
 
     Parameters
     ----------
     config : the shape of the encoder.
-    seed : of all draws.
-    dtype : of the parameters.
-    head : what stands on the encoder; the heads of pre-training when left out.
+    seed : seed of all draws.
+    dtype : dtype of the parameters.
+    head : the head on top of the encoder; the heads of pre-training by default.
     """
     parameters = Parameters(config, dtype=dtype, head=head)
     reset(parameters, parameters, seed)
@@ -578,13 +577,13 @@ def initialise(
 
 
 def reset(parameters: FlatParameters, names: Iterable[str], seed: int) -> None:
-    """Give the named parameters, in place, the values that `initialise` gives them.
+    """Set the named parameters, in place, to the values that `initialise` draws for them.
 
     Parameters
     ----------
     parameters : changed in place.
-    names : which of its tensors to draw anew.
-    seed : of all draws.
+    names : names of the tensors to draw again.
+    seed : seed of all draws.
     """
     wanted = set(names)
     for entry in parameters.table:

@@ -2,6 +2,9 @@
 
 `HostSteps.step` is what every engine on a host does, from the zeroed gradients to the changed parameters. Its
 twin for accelerators, compiled and spread over devices and processes, is `engines/jax/training.py`.
+
+Read next: `bert`, which has the loss and its backward; `optim`, which sets the rule of an update; and
+`ops.updates`, which applies it.
 """
 
 import math
@@ -19,7 +22,7 @@ from minibert.core.params import FlatParameters
 
 
 class Objective(Protocol):
-    """What is minimised; hashable, so that an engine that compiles does so once for equal objectives."""
+    """The loss to minimise; hashable, so that an engine that compiles does so once for equal objectives."""
 
     def forward(
         self,
@@ -30,15 +33,15 @@ class Objective(Protocol):
     ) -> tuple[dict[str, Any], Any]:
         """Return metrics of a micro-batch, "loss" among them, and what `backward` needs.
 
-        Losses are sums weighted by counts of the whole batch, so those of micro-batches add up to its own;
-        `step` is where the draws of dropout come from.
+        A loss is a sum with weights that count the whole batch, so the losses of the micro-batches add up to
+        the loss of the batch.
 
         Parameters
         ----------
         ops : the engine.
         params : tree of parameters.
         batch : the micro-batch, as the engine lays it out.
-        step : number of the step, from 0.
+        step : index of the step, from 0, which determines the draws of dropout.
 
         Returns
         -------
@@ -70,16 +73,16 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class MaskedAndNext:
-    """The loss of both tasks, with dropout.
+    """The loss of both pre-training tasks, with dropout.
 
     Attributes
     ----------
-    config : the shape of the model, and its rates of dropout.
-    seed : of dropout.
+    config : the shape of the model, and its dropout rates.
+    seed : seed of dropout.
     """
 
     config: BertConfig
-    seed: int  # of dropout
+    seed: int
 
     def forward(
         self,
@@ -95,11 +98,11 @@ class MaskedAndNext:
         ops : the engine.
         params : tree of parameters.
         batch : the micro-batch, with weights of the whole batch.
-        step : number of the step, which dropout is drawn for.
+        step : index of the step, which determines the draws of dropout.
 
         Returns
         -------
-        metrics : "loss", "mlm_loss", "mlm_accuracy"; where next sentences are asked "nsp_loss",
+        metrics : "loss", "mlm_loss", "mlm_accuracy"; with next-sentence prediction also "nsp_loss" and
             "nsp_accuracy".
         saved : for `backward`.
         """
@@ -145,13 +148,13 @@ class HostSteps:
     ----------
     ops : the engine.
     params : the parameters to train.
-    optimizer : of these parameters, with its moments.
-    objective : what is minimised.
+    optimizer : the optimizer of these parameters, with its moments.
+    objective : the loss to minimise.
 
     Attributes
     ----------
-    grads : gradients of all parameters; between steps they are the engine's own.
-    max_unread : how many steps may be taken before the metrics of the first are read. Here none.
+    grads : gradients of all parameters; what they hold between steps is up to the engine.
+    max_unread : how many steps may be taken before the metrics of the first are read; on a host, none.
     """
 
     max_unread = 0
@@ -175,7 +178,7 @@ class HostSteps:
         Parameters
         ----------
         batch : one global batch.
-        count : how many micro-batches; a batch of fewer examples makes as many as it has.
+        count : how many micro-batches; a batch of fewer examples is split into single examples.
         """
         return tuple(batch.split(min(count, batch.E)))
 
@@ -199,13 +202,13 @@ class HostSteps:
         Parameters
         ----------
         micro_batches : parts of one global batch, as `prepare` makes them.
-        number : of the step, from 0; dropout is drawn for it.
+        number : index of the step, from 0, which determines the draws of dropout.
         rate : learning rate of this update.
 
         Returns
         -------
-        metrics : those of the objective, and "gradient_norm", before clipping. Where loss or norm is not
-            finite the parameters are left alone, and the loop reports it.
+        metrics : those of the objective, and "gradient_norm", before clipping. If loss or norm is not
+            finite, the parameters are left alone, and the loop reports it.
         """
         ops, params, grads, optimizer = self.ops, self.params, self.grads, self.optimizer
         metrics: dict[str, Any] = {}
@@ -228,8 +231,11 @@ class HostSteps:
         return {name: float(value) for name, value in metrics.items()}
 
     def fetch(self) -> FlatParameters:
-        """Return the parameters, which are never anywhere else."""
+        """Return the parameters; on a host they are never anywhere else."""
         return self.params
 
     def renew(self) -> None:
-        """Do nothing: what was changed is what steps change."""
+        """Take over parameters that the caller has replaced.
+
+        On a host, steps update the very arrays a caller would have replaced, so there is nothing to do.
+        """

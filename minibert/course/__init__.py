@@ -1,7 +1,8 @@
 """The machinery of the course in notebooks/: the reader writes an engine, and mathematics judges it.
 
-A backward is judged by the complex step of its forward, and each element by minibert's own, proven alike;
-everything else by a second route to the same value or a law that the answer has to obey, on fresh shapes.
+A backward is compared with the complex step of its forward, and element by element with minibert's backward,
+which is proven in the same way. Everything else is compared with a second route to the same value, or has to
+obey a law. The shapes of the questions are drawn for each check.
 """
 
 from minibert.course.lesson import Lesson, begin

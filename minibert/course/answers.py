@@ -1,4 +1,4 @@
-"""A student's answers, read from their notebooks and `mine.py` as text: nothing of these is run here."""
+"""Read a student's answers from their notebooks and `mine.py` as text, without running any of it."""
 
 import ast
 import copy
@@ -14,38 +14,41 @@ from minibert.course.exercises import cells, exercises, notebook_folder, noteboo
 from minibert.course.honesty import is_allowed_import, refused
 
 MINE = "mine.py"
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # of Python that can't be parsed
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # raised by Python that can't be parsed
 _NOT_PYTHON = re.compile(r"^[ \t]*[%!?].*$", re.M)  # lines that only Jupyter understands
 
 
 class Found(NamedTuple):
-    """What a notebook or `mine.py` binds to a name at its top level."""
+    """A statement that binds a name at the top level of a notebook or of `mine.py`."""
 
     node: ast.stmt
-    text: str  # Python, as it stands there
-    place: int  # statements are run in this order
+    text: str  # Python, as in the file
+    place: int  # position of the statement among all; they run in this order
 
 
 class Pages(NamedTuple):
     """A notebook or `mine.py`, parsed."""
 
     file: str
-    bindings: dict[str, Found]  # the last of each name
-    functions: dict[str, Found]  # the last that is not open, else the last; methods of `mine.py`
-    broken: dict[str, str]  # what is wrong with the cell that defines a function, by its name
-    problem: str = ""  # why none of it can be read
+    bindings: dict[str, Found]  # for each name the last statement that binds it
+    functions: dict[str, Found]  # for each name its last definition that is not a stub, or else the last stub
+    broken: dict[str, str]  # what is wrong with the cell that defines a function, by the function's name
+    problem: str = ""  # why nothing of the file can be read
 
 
 class Answer(NamedTuple):
-    """A function that an exercise asks for, with all that it uses."""
+    """A function that an exercise asks for, with everything that it uses.
+
+    `answer_to` makes one; `grading` marks it at once, or gives it to `confined` to be called.
+    """
 
     name: str
-    file: str  # where it was found; "" for none
-    text: str  # Python; "" where nothing was written
+    file: str  # where it was found; "" if it was not
+    text: str  # Python of the function and all that it uses; "" if nothing was written
     node: ast.FunctionDef | None
-    imports: tuple[str, ...] = ()  # statements, its functions' too
-    refused: str = ""  # why it is not judged
-    problem: str = ""  # why it can't be
+    imports: tuple[str, ...] = ()  # import statements in `text`, also those inside functions
+    refused: str = ""  # why it is not judged; "" if it is
+    problem: str = ""  # why it can't be judged; "" if it can
 
     @property
     def is_open(self) -> bool:
@@ -54,31 +57,31 @@ class Answer(NamedTuple):
 
 
 def require_course(folder: Path) -> None:
-    """Refuse what is not a folder of the course.
+    """Refuse a folder that is not of the course.
 
     Parameters
     ----------
     folder : Path
-        Of a student. One with nothing in it passes: nothing was handed in.
+        A student's folder. An empty one is accepted: nothing was handed in.
 
     Raises
     ------
     InputError
-        When there is no such folder, or none of the course's notebooks in it.
+        When there is no such folder, or it has files but no notebook of the course.
     """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "is not there"
         raise InputError(f"{folder} {what}; give folders of the course, as students hand them in.")
     visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    known = [path.name for path in visible if path.name == MINE or _chapter_of(path)]
-    if visible and not known:
+    is_of_course = any(path.name == MINE or _chapter_of(path) for path in visible)
+    if visible and not is_of_course:
         first = sorted(notebook_folder().glob("01_*.py"))[0].stem
         advice = "give folders of the course, as students hand them in"
         raise InputError(f"{folder} has no notebook of the course, such as {first}.ipynb; {advice}.")
 
 
 def _chapter_of(path: Path) -> str:
-    """Return the number of the chapter that a notebook is of, or ""."""
+    """Return the number of a notebook's chapter; "" if it is not a notebook of the course."""
     number = path.name[:2]
     is_ours = path.suffix == ".ipynb" and list(notebook_folder().glob(f"{number}_*.py"))
     return number if is_ours and re.match(r"\d\d_", path.name) else ""
@@ -90,14 +93,14 @@ def read_notebook(folder: Path, number: str) -> Pages:
     Parameters
     ----------
     folder : Path
-        Of the student.
+        The student's folder.
     number : str
-        Of the chapter, such as "05".
+        Number of the chapter, such as "05".
 
     Returns
     -------
     Pages
-        With a `problem` where the notebook is missing, or is not one.
+        With a `problem` if there is no such notebook, or it can't be read.
     """
     name = f"{notebook_source(number).stem}.ipynb"
     path = folder / name
@@ -123,7 +126,7 @@ def read_mine(folder: Path) -> Pages:
     Parameters
     ----------
     folder : Path
-        Of the student.
+        The student's folder.
 
     Returns
     -------
@@ -150,13 +153,13 @@ def read_mine(folder: Path) -> Pages:
 
 
 def _source_of(cell: Any) -> str:
-    """Return the text of a cell, which notebooks have in one piece or line by line."""
+    """Return the text of a cell, which a notebook stores in one piece or line by line."""
     source = cell["source"]
     return source if isinstance(source, str) else "".join(map(str, source))
 
 
 def _pages(file: str, texts: list[str]) -> Pages:
-    """Collect what the cells of a notebook bind, from the first to the last."""
+    """Collect the statements of a notebook's cells, in order, by the names that they bind."""
     bindings: dict[str, Found] = {}
     functions: dict[str, Found] = {}
     broken: dict[str, str] = {}
@@ -166,11 +169,8 @@ def _pages(file: str, texts: list[str]) -> Pages:
         try:
             tree = ast.parse(text)
         except _UNREADABLE as error:
-            line = getattr(error, "lineno", None)
-            where = f", line {line} of the cell" if line else ""
-            reason = getattr(error, "msg", None) or str(error) or type(error).__name__
             for name in re.findall(r"^def\s+(\w+)", text, re.M):
-                broken[name] = f"a syntax error: {reason}{where}"
+                broken[name] = _syntax_error(error)
             continue
         for node in tree.body:
             place += 1
@@ -184,8 +184,16 @@ def _pages(file: str, texts: list[str]) -> Pages:
     return Pages(file, bindings, functions, broken)
 
 
+def _syntax_error(error: Exception) -> str:
+    """Write what is wrong with a cell that can't be parsed, and where."""
+    line = getattr(error, "lineno", None)
+    where = f", line {line} of the cell" if line else ""
+    reason = getattr(error, "msg", None) or str(error) or type(error).__name__
+    return f"a syntax error: {reason}{where}"
+
+
 def _segment(text: str, node: Any) -> str:
-    """Return the lines of a statement, with its decorators, as if it stood at the top level."""
+    """Return the source of a statement and its decorators, dedented to the top level."""
     decorators = [f"@{ast.unparse(decorator)}" for decorator in getattr(node, "decorator_list", [])]
     source = ast.get_source_segment(text, node, padded=True) or ast.unparse(node)
     lines = source.split("\n")
@@ -202,30 +210,29 @@ def _bound(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Import):
-        return [one.asname or one.name.partition(".")[0] for one in node.names]
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
     if isinstance(node, ast.ImportFrom):
-        return [one.asname or one.name for one in node.names]
+        return [alias.asname or alias.name for alias in node.names]
     if isinstance(node, ast.Assign | ast.AnnAssign):
-        return [
-            one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-        ]
+        names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+        return [name.id for name in names if isinstance(name.ctx, ast.Store)]
     return []
 
 
 def _is_stub(node: ast.FunctionDef) -> bool:
-    """Tell whether a function has nothing but a docstring and three dots."""
-    for one in node.body:
-        is_constant = isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-        if not (is_constant or isinstance(one, ast.Pass)):
+    """Tell whether the body of a function is only a docstring and three dots, or `pass`."""
+    for statement in node.body:
+        is_constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not (is_constant or isinstance(statement, ast.Pass)):
             return False
     return True
 
 
 class Given(NamedTuple):
-    """What the course's own notebook of a chapter says of answers to its exercises."""
+    """What the course's own notebook of a chapter allows in answers, and has itself."""
 
     allowed: set[str]  # what its solutions import from minibert, such as "minibert.core.batch.Batch"
-    statements: set[str]  # of its cells
+    statements: set[str]  # all statements of its cells that bind a name: these are not a student's answers
 
 
 def answer_to(name: str, notebook: Pages, mine: Pages, given: Given) -> Answer:
@@ -234,13 +241,13 @@ def answer_to(name: str, notebook: Pages, mine: Pages, given: Given) -> Answer:
     Parameters
     ----------
     name : str
-        Of the function.
+        Name of the function.
     notebook : Pages
-        In which the last definition counts, as if it was run from top to bottom.
+        The student's notebook. Its last definition counts, as if the cells were run from top to bottom.
     mine : Pages
-        Asked where the notebook has nothing.
+        The student's mine.py, which counts where the notebook has no answer.
     given : Given
-        What its chapter had before.
+        What the chapter allows, and has itself.
 
     Returns
     -------
@@ -261,88 +268,98 @@ def answer_to(name: str, notebook: Pages, mine: Pages, given: Given) -> Answer:
 
 
 def _with_what_it_uses(name: str, found: Found, pages: Pages, given: Given) -> Answer:
-    """Return an answer with the statements that it needs, or with the reason why it is refused."""
+    """Return an answer with the statements that it needs, or with the reasons why it is refused."""
     bindings = {**pages.bindings, name: found}
-    reached = [one for one in reached_by(found, bindings) if one is not found]
-    text = "\n".join([*(one.text for one in reached), found.text]) + "\n"
+    helpers = [statement for statement in reached_by(found, bindings) if statement is not found]
+    text = "\n".join([*(helper.text for helper in helpers), found.text]) + "\n"
+    statements = [found, *helpers]
     imports: list[str] = []
-    names = {name for one in [found, *reached] for name in _used(one.node)}
-    reasons: dict[str, None] = {}
-    for one in [found, *reached]:
-        for node in ast.walk(one.node):
+    reasons: list[str] = []
+    for statement in statements:
+        for node in ast.walk(statement.node):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 imports.append(ast.unparse(node))
-        if isinstance(one.node, ast.Import | ast.ImportFrom):
-            for imported in _imported(one.node, names):
-                if not is_allowed_import(imported) and imported not in given.allowed:
-                    reasons[_of_an_import(imported, one.node, [found, *reached])] = None
-        elif isinstance(one.node, ast.ClassDef):
-            bases = {ast.unparse(base) for base in one.node.bases}
-            if bases - {"NamedTuple"}:
-                reasons[f"it uses a class, {one.node.name}, that is made of another."] = None
-            for reason in refused(ast.Module(one.node.body, []), name):
-                reasons[reason] = None
-        else:
-            for reason in refused(one.node, name):
-                reasons[reason] = None
+        reasons += _reasons_against(statement.node, name, statements, given)
     assert isinstance(found.node, ast.FunctionDef)
     return Answer(
-        name, pages.file, text, found.node, tuple(dict.fromkeys(imports)), refused="; ".join(reasons)
+        name,
+        pages.file,
+        text,
+        found.node,
+        imports=tuple(dict.fromkeys(imports)),
+        refused="; ".join(dict.fromkeys(reasons)),
     )
 
 
-def _of_an_import(imported: str, node: ast.stmt, every: list[Found]) -> str:
-    """Say what an answer imports and may not, with the first line that uses it if that is minibert's."""
+def _reasons_against(node: ast.stmt, name: str, statements: list[Found], given: Given) -> list[str]:
+    """List why one of the statements of an answer is not allowed."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        used = {used for statement in statements for used in _used(statement.node)}
+        imported = _imported(node, used)
+        forbidden = [each for each in imported if not is_allowed_import(each) and each not in given.allowed]
+        return [_reason_against_import(each, node, statements) for each in forbidden]
+    if not isinstance(node, ast.ClassDef):
+        return list(refused(node, name))
+    reasons = []
+    bases = {ast.unparse(base) for base in node.bases}
+    if bases - {"NamedTuple"}:
+        reasons.append(f"it uses a class, {node.name}, that inherits from another one.")
+    return [*reasons, *refused(ast.Module(node.body, []), name)]
+
+
+def _reason_against_import(imported: str, node: ast.stmt, statements: list[Found]) -> str:
+    """Say what an answer may not import; if it is minibert's, with the first line that uses it."""
     if not imported.startswith("minibert"):
         return f"it imports {imported}."
     bound = [name for name in _bound(node) if name in (imported.rpartition(".")[2], imported)]
-    lines = [line.strip() for one in every if one.node is not node for line in one.text.split("\n")]
+    others = [statement for statement in statements if statement.node is not node]
+    lines = [line.strip() for statement in others for line in statement.text.split("\n")]
     using = [line for line in lines if any(re.search(rf"\b{re.escape(name)}\b", line) for name in bound)]
     where = f": {using[0]}" if using else ""
     return f"it uses minibert's own {imported}{where}."
 
 
 def reached_by(found: Found, bindings: dict[str, Found]) -> list[Found]:
-    """List a statement and those whose names it uses, in the order in which they are to be run.
+    """List a statement and those that it needs, directly or not, in the order in which they are to be run.
 
     Parameters
     ----------
     found : Found
     bindings : dict of Found
-        Of the file that it is from.
+        Statements of the same file by the names that they bind.
 
     Returns
     -------
     list of Found
     """
-    every = {id(found.node): found}
+    reached = {id(found.node): found}
     waiting = [found]
     while waiting:
         for name in _used(waiting.pop().node):
-            other = bindings.get(name)
-            if other and id(other.node) not in every:
-                every[id(other.node)] = other
-                waiting.append(other)
-    return sorted(every.values(), key=lambda one: one.place)
+            needed = bindings.get(name)
+            if needed and id(needed.node) not in reached:
+                reached[id(needed.node)] = needed
+                waiting.append(needed)
+    return sorted(reached.values(), key=lambda statement: statement.place)
 
 
 def _used(node: ast.stmt) -> set[str]:
-    """List the global names that a statement reads, but for those in annotations, which are not evaluated."""
+    """List the global names that a statement reads, except in annotations, which are not evaluated."""
     text = ast.unparse(_WithoutAnnotations().visit(copy.deepcopy(node)))
     waiting = [symtable.symtable(text, "<answer>", "exec")]
     used = set()
     while waiting:
         table = waiting.pop()
         is_top = table.get_type() == "module"
-        for one in table.get_symbols():
-            if one.is_referenced() and (is_top or one.is_global()):
-                used.add(one.get_name())
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (is_top or symbol.is_global()):
+                used.add(symbol.get_name())
         waiting += table.get_children()
     return used
 
 
 class _WithoutAnnotations(ast.NodeTransformer):
-    """Leaves annotations out."""
+    """Remove annotations from a syntax tree."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return ast.arg(node.arg)
@@ -353,38 +370,39 @@ class _WithoutAnnotations(ast.NodeTransformer):
 
 
 def _imported(node: ast.Import | ast.ImportFrom, used: set[str]) -> list[str]:
-    """List what a statement imports, as far as its names are used."""
-    found = []
-    for one in node.names:
-        bound = one.asname or one.name.partition(".")[0]
+    """List the dotted names that a statement imports, if the names that it binds to them are used."""
+    imported = []
+    for alias in node.names:
+        bound = alias.asname or alias.name.partition(".")[0]
         if bound in used:
-            found.append(f"{node.module}.{one.name}" if isinstance(node, ast.ImportFrom) else one.name)
-    return found
+            prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            imported.append(f"{prefix}{alias.name}")
+    return imported
 
 
 def given_by(number: str) -> Given:
-    """Read what the course's own notebook of a chapter says of answers.
+    """Read what the course's own notebook of a chapter allows in answers, and has itself.
 
     Parameters
     ----------
     number : str
-        Of the chapter.
+        Number of the chapter.
 
     Returns
     -------
     Given
     """
     path = notebook_source(number)
-    every = [text for is_code, text in cells(path) if is_code]
-    pages = _pages(path.name, every)
+    pages = _pages(path.name, [text for is_code, text in cells(path) if is_code])
     allowed: set[str] = set()
     for exercise in exercises(path):
-        solved = _pages(path.name, [exercise.solution])
-        for found in solved.bindings.values():
-            reached = reached_by(found, pages.bindings | solved.bindings)
-            names = {name for one in reached for name in _used(one.node)}
-            for one in reached:
-                if isinstance(one.node, ast.Import | ast.ImportFrom):
-                    allowed |= {name for name in _imported(one.node, names) if name.startswith("minibert")}
+        solution = _pages(path.name, [exercise.solution])
+        for found in solution.bindings.values():
+            reached = reached_by(found, pages.bindings | solution.bindings)
+            used = {name for statement in reached for name in _used(statement.node)}
+            for statement in reached:
+                if isinstance(statement.node, ast.Import | ast.ImportFrom):
+                    imported = _imported(statement.node, used)
+                    allowed |= {name for name in imported if name.startswith("minibert")}
     statements = {ast.unparse(found.node) for found in pages.bindings.values()}
     return Given(allowed, statements)

@@ -1,25 +1,62 @@
-"""Values on their way from a confined process: only data, so that reading them can run nothing."""
+"""Carry values out of a confined process as data alone, so that reading them can run no code."""
 
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-NUMBERS = "biufcSUmM"  # kinds of arrays whose bytes are their values
+NUMBERS = "biufcSUmM"  # kinds of dtypes whose arrays are fully described by their bytes
+_LENGTH_BYTES = 8  # size of the number, little-endian, with which packed data begins: the length of the tree
+
+# Packed data is the length of a tree, the tree as JSON, and the bytes of all arrays and `bytes` in the order
+# in which the tree names them. In the tree None, truth values, integers and texts stand for themselves; every
+# other value is a dictionary with a single entry, {tag: contents}:
+#
+# | tag | value                                           | contents                                        |
+# |-----|-------------------------------------------------|-------------------------------------------------|
+# | `a` | array, or number of NumPy's                     | dtype, shape, number of bytes, whether an array |
+# | `b` | bytes                                           | number of bytes                                 |
+# | `c` | complex number                                  | real and imaginary part, in hexadecimal         |
+# | `d` | dictionary                                      | pairs of a key and a value                      |
+# | `e` | `...`                                           | 0                                               |
+# | `f` | float                                           | in hexadecimal, which loses no bit              |
+# | `l` | list                                            | members                                         |
+# | `m` | named tuple of a class that only the writer has | name of the class, members, index of the leaf   |
+# | `n` | named tuple of minibert's                       | module and name of the class, members           |
+# | `o` | anything else; the reader gets an `Opaque`      | name of the class, index of the leaf            |
+# | `p` | value that the reader has already               | its index in `given`                            |
+# | `s` | set or frozenset                                | which of the two, members                       |
+# | `t` | tuple                                           | members                                         |
+_ARRAY = "a"
+_BYTES = "b"
+_COMPLEX = "c"
+_DICT = "d"
+_ELLIPSIS = "e"
+_FLOAT = "f"
+_LIST = "l"
+_STUDENTS_TUPLE = "m"
+_NAMED_TUPLE = "n"
+_OPAQUE = "o"
+_GIVEN = "p"
+_SET = "s"
+_TUPLE = "t"
 
 
 class Opaque:
-    """Something that stays in the process that made it: `again` says how to make it there once more."""
+    """Stand in for a value that is not data, and so stayed in the process that made it.
 
-    again: Any = None  # the call that returned it
-    place: int = 0  # among the leaves of what that returned
+    `unpacked` makes one; where the value is needed, `made_again` repeats the call that returned it.
+    """
+
+    earlier_call: Any = None  # the call that returned the value
+    leaf: int = 0  # index of the value among the leaves of what that call returned
 
 
 def leaves_of(value: Any) -> Iterator[Any]:
-    """List what nested containers hold, in an order that two processes agree on.
+    """List what nested containers hold, in an order that is the same in every process.
 
     Parameters
     ----------
@@ -28,94 +65,106 @@ def leaves_of(value: Any) -> Iterator[Any]:
     Yields
     ------
     object
-        Everything that is not a container itself, and each array.
+        Everything that is not a dictionary, list or tuple, and each named tuple of a student's class.
     """
     if isinstance(value, dict):
-        for one in value.values():
-            yield from leaves_of(one)
-    elif isinstance(value, list | tuple) and not _is_of_students(value):
-        for one in value:
-            yield from leaves_of(one)
+        for inner in value.values():
+            yield from leaves_of(inner)
+    elif isinstance(value, list | tuple) and not _is_students_tuple(value):
+        for inner in value:
+            yield from leaves_of(inner)
     else:
         yield value
 
 
-def _is_of_students(value: Any) -> bool:
-    """Tell whether a value is a named tuple of a class that only the process that made it knows."""
+def _is_students_tuple(value: Any) -> bool:
+    """Tell whether a value is a named tuple of a class that only the process that made it has."""
     kind = type(value)
     return isinstance(value, tuple) and kind is not tuple and not kind.__module__.startswith("minibert.")
 
 
 def packed(value: Any, given: list[Any]) -> bytes:
-    """Write a value down as bytes.
+    """Write a value as bytes.
 
     Parameters
     ----------
     value : object
-        Numbers, texts and arrays, in containers perhaps; anything else becomes `Opaque`.
+        Numbers, texts and arrays, possibly in containers. Anything else arrives as an `Opaque`.
     given : list of object
-        What the reader has already: it gets its own.
+        What the reader has already, in the same order: these are sent as references.
 
     Returns
     -------
     bytes
     """
-    known = {id(one): place for place, one in enumerate(given) if not _is_plain(one)}
-    data: list[bytes] = []
-    counted = [0]  # leaves so far
+    writer = _Writer(given)
+    tree = json.dumps(writer.node(value)).encode()
+    return len(tree).to_bytes(_LENGTH_BYTES, "little") + tree + b"".join(writer.data)
 
-    def write(one: Any) -> Any:
-        if isinstance(one, dict):
-            return {"d": [[write_key(key), write(inner)] for key, inner in one.items()]}
-        if _is_of_students(one):
-            place = counted[0]
-            parts = [write(inner) for inner in one]
-            counted[0] = place + 1
-            return {"m": [type(one).__name__, parts, place]}
-        if isinstance(one, tuple) and type(one) is not tuple:
-            parts = [write(inner) for inner in one]
-            return {"n": [type(one).__module__, type(one).__qualname__, parts]}
-        if isinstance(one, list | tuple):
-            return {"l" if isinstance(one, list) else "t": [write(inner) for inner in one]}
-        counted[0] += 1
-        if id(one) in known:
-            return {"p": known[id(one)]}
-        if isinstance(one, set | frozenset):
-            return {"s": [type(one).__name__, [write_key(inner) for inner in one]]}
-        return write_key(one)
 
-    def write_key(one: Any) -> Any:
-        if one is None or one is ... or type(one) in (bool, int, str):
-            return {"e": 0} if one is ... else one
-        if type(one) is float:
-            return {"f": one.hex()}
-        if type(one) is complex:
-            return {"c": [one.real.hex(), one.imag.hex()]}
-        if type(one) is bytes:
-            data.append(one)
-            return {"b": len(one)}
-        if type(one) is tuple:
-            return {"t": [write_key(inner) for inner in one]}
-        if isinstance(one, np.ndarray | np.generic) and one.dtype.kind in NUMBERS:
-            data.append(one.tobytes())
-            return {"a": [one.dtype.str, list(one.shape), len(data[-1]), isinstance(one, np.ndarray)]}
-        return {"o": [type(one).__name__, counted[0] - 1]}
+class _Writer:
+    """Turn a value into a tree, and collect the bytes that follow it."""
 
-    head = json.dumps(write(value)).encode()
-    return len(head).to_bytes(8, "little") + head + b"".join(data)
+    def __init__(self, given: list[Any]) -> None:
+        self.data: list[bytes] = []
+        self._given = {id(value): index for index, value in enumerate(given) if not _is_plain(value)}
+        self._leaves = 0  # how many leaves have been written, in the order of `leaves_of`
+
+    def node(self, value: Any) -> Any:
+        """Return the node of any value."""
+        if isinstance(value, dict):
+            return {_DICT: [[self._scalar(key), self.node(inner)] for key, inner in value.items()]}
+        if _is_students_tuple(value):
+            leaf = self._leaves
+            members = [self.node(inner) for inner in value]
+            self._leaves = leaf + 1  # to `leaves_of` the whole tuple is one leaf
+            return {_STUDENTS_TUPLE: [type(value).__name__, members, leaf]}
+        if isinstance(value, tuple) and type(value) is not tuple:
+            members = [self.node(inner) for inner in value]
+            return {_NAMED_TUPLE: [type(value).__module__, type(value).__qualname__, members]}
+        if isinstance(value, list | tuple):
+            tag = _LIST if isinstance(value, list) else _TUPLE
+            return {tag: [self.node(inner) for inner in value]}
+        self._leaves += 1
+        if id(value) in self._given:
+            return {_GIVEN: self._given[id(value)]}
+        if isinstance(value, set | frozenset):
+            return {_SET: [type(value).__name__, [self._scalar(inner) for inner in value]]}
+        return self._scalar(value)
+
+    def _scalar(self, value: Any) -> Any:
+        """Return the node of a leaf, a key of a dictionary or a member of a set."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if value is ...:
+            return {_ELLIPSIS: 0}
+        if type(value) is float:
+            return {_FLOAT: value.hex()}
+        if type(value) is complex:
+            return {_COMPLEX: [value.real.hex(), value.imag.hex()]}
+        if type(value) is bytes:
+            self.data.append(value)
+            return {_BYTES: len(value)}
+        if type(value) is tuple:
+            return {_TUPLE: [self._scalar(inner) for inner in value]}
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in NUMBERS:
+            data = value.tobytes()
+            self.data.append(data)
+            return {_ARRAY: [value.dtype.str, list(value.shape), len(data), isinstance(value, np.ndarray)]}
+        return {_OPAQUE: [type(value).__name__, self._leaves - 1]}
 
 
 def unpacked(data: bytes, given: list[Any], again: Any) -> Any:
-    """Read what `packed` wrote down.
+    """Read what `packed` wrote.
 
     Parameters
     ----------
     data : bytes
         From a process that may have written anything.
     given : list of object
-        As the writer had it.
+        What the reader has already, in the writer's order.
     again : object
-        The call that returned the value, for what is `Opaque`.
+        The call that returned the value: each `Opaque` keeps it for `made_again`.
 
     Returns
     -------
@@ -124,119 +173,120 @@ def unpacked(data: bytes, given: list[Any], again: Any) -> Any:
     Raises
     ------
     ValueError
-        When this is not what `packed` writes.
+        When `packed` does not write such data.
     """
     try:
-        behind = 8 + int.from_bytes(data[:8], "little")
-        tree = json.loads(data[8:behind])
-        return _Reader(data, behind, given, again).read(tree)
+        end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+        tree = json.loads(data[_LENGTH_BYTES:end])
+        return _Reader(data, end, given, again).value(tree)
     except (TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"what came back can't be read ({error})") from None
 
 
 class _Reader:
-    """Makes values of a tree and the bytes behind it."""
+    """Turn a tree, and the bytes that follow it, into a value."""
 
-    def __init__(self, data: bytes, begin: int, given: list[Any], again: Any) -> None:
-        self.data, self.begin, self.given, self.again = data, begin, given, again
+    def __init__(self, data: bytes, begin: int, given: list[Any], call: Any) -> None:
+        self._data = data
+        self._begin = begin  # offset of the bytes that have not been used yet
+        self._given = given
+        self._call = call
+        self._by_tag: dict[str, Callable[[Any], Any]] = {
+            _ARRAY: self._array,
+            _BYTES: self._next_bytes,
+            _COMPLEX: lambda parts: complex(*map(float.fromhex, parts)),
+            _DICT: lambda pairs: {self.value(key): self.value(inner) for key, inner in pairs},
+            _ELLIPSIS: lambda _: ...,
+            _FLOAT: float.fromhex,
+            _LIST: self._members,
+            _STUDENTS_TUPLE: self._students_tuple,
+            _NAMED_TUPLE: self._named_tuple,
+            _OPAQUE: self._opaque,
+            _GIVEN: lambda index: self._given[index],
+            _SET: self._set,
+            _TUPLE: lambda nodes: tuple(self._members(nodes)),
+        }
 
-    def read(self, one: Any) -> Any:
+    def value(self, node: Any) -> Any:
         """Return the value of a node."""
-        if not isinstance(one, dict):
-            return one
-        ((kind, of),) = one.items()
-        return getattr(self, f"_{kind}")(of)
+        if not isinstance(node, dict):
+            return node
+        ((tag, contents),) = node.items()
+        return self._by_tag[tag](contents)
 
-    def _taken(self, count: int) -> bytes:
-        taken = self.data[self.begin : self.begin + count]
+    def _members(self, nodes: Any) -> list[Any]:
+        return [self.value(node) for node in nodes]
+
+    def _next_bytes(self, count: int) -> bytes:
+        taken = self._data[self._begin : self._begin + count]
         if count < 0 or len(taken) != count:
             raise ValueError("what came back was cut short")
-        self.begin += count
+        self._begin += count
         return taken
 
-    def _d(self, of: Any) -> Any:
-        return {self.read(key): self.read(value) for key, value in of}
+    def _array(self, contents: Any) -> Any:
+        name, shape, count, is_array = contents
+        dtype = np.dtype(name)
+        if dtype.kind not in NUMBERS or not dtype.itemsize or math.prod(shape) * dtype.itemsize != count:
+            raise ValueError("what came back is not an array of numbers")
+        array = np.empty(shape, dtype)
+        if count:
+            array = np.ndarray(shape, dtype, self._next_bytes(count)).copy()
+        return array if is_array else array[()]
 
-    def _l(self, of: Any) -> Any:
-        return [self.read(one) for one in of]
+    def _set(self, contents: Any) -> Any:
+        kind, nodes = contents
+        return {"set": set, "frozenset": frozenset}[kind](self._members(nodes))
 
-    def _t(self, of: Any) -> Any:
-        return tuple(self.read(one) for one in of)
-
-    def _n(self, of: Any) -> Any:
-        module, name, parts = of
+    def _named_tuple(self, contents: Any) -> Any:
+        """Make a named tuple of minibert's; no other class may be named, so that reading runs no code."""
+        module, name, nodes = contents
         kind = getattr(sys.modules[module], name)
         if not (module.startswith("minibert.") and issubclass(kind, tuple) and hasattr(kind, "_fields")):
             raise ValueError("what came back is not a named tuple of minibert's")
-        return kind(*[self.read(one) for one in parts])
+        return kind(*self._members(nodes))
 
-    def _m(self, of: Any) -> Any:
-        name, parts, place = of
-        kind = type(str(name), (tuple,), {"again": self.again, "place": place})
-        return kind([self.read(one) for one in parts])
+    def _students_tuple(self, contents: Any) -> Any:
+        """Make a tuple that has the members, and like an `Opaque` can be made again."""
+        name, nodes, leaf = contents
+        kind = type(str(name), (tuple,), {"earlier_call": self._call, "leaf": leaf})
+        return kind(self._members(nodes))
 
-    def _p(self, of: Any) -> Any:
-        return self.given[of]
-
-    def _s(self, of: Any) -> Any:
-        kind, values = of
-        return {"set": set, "frozenset": frozenset}[kind](self.read(one) for one in values)
-
-    def _e(self, _: Any) -> Any:
-        return ...
-
-    def _f(self, of: Any) -> Any:
-        return float.fromhex(of)
-
-    def _c(self, of: Any) -> Any:
-        return complex(*map(float.fromhex, of))
-
-    def _b(self, of: Any) -> Any:
-        return self._taken(of)
-
-    def _a(self, of: Any) -> Any:
-        kind, shape, count, is_array = of
-        dtype = np.dtype(kind)
-        if dtype.kind not in NUMBERS or not dtype.itemsize or math.prod(shape) * dtype.itemsize != count:
-            raise ValueError("what came back is not an array of numbers")
-        array = np.ndarray(shape, dtype, self._taken(count)).copy() if count else np.empty(shape, dtype)
-        return array if is_array else array[()]
-
-    def _o(self, of: Any) -> Any:
-        name, place = of
+    def _opaque(self, contents: Any) -> Opaque:
+        name, leaf = contents
         opaque = type(str(name), (Opaque,), {})()
-        opaque.again, opaque.place = self.again, place
+        opaque.earlier_call, opaque.leaf = self._call, leaf
         return opaque
 
 
-def _is_plain(one: Any) -> bool:
-    """Tell whether a value is the same wherever it comes from."""
-    return (
-        one is None or one is ... or isinstance(one, bool | int | float | complex | str | bytes | np.generic)
-    )
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value is as good as an equal one: it is written out and never sent as a reference."""
+    if value is None or value is ...:
+        return True
+    return isinstance(value, bool | int | float | complex | str | bytes | np.generic)
 
 
 def restore(original: Any, changed: Any) -> None:
-    """Give containers and arrays the contents that they have after a call.
+    """Give containers and arrays the contents that they had after a call in another process.
 
     Parameters
     ----------
     original : object
-        Changed in place.
+        The arguments of the call; changed in place.
     changed : object
-        The same in another process, after the call.
+        What the call made of its copy of them.
 
     Raises
     ------
     ValueError
-        When the two are not alike.
+        When a tuple has another length.
     """
     if isinstance(original, np.ndarray):
         if isinstance(changed, np.ndarray) and changed is not original:
             original[...] = changed
     elif isinstance(original, dict):
         for key, value in changed.items():
-            if key in original and _alike(original[key], value):
+            if key in original and _can_take_contents(original[key], value):
                 restore(original[key], value)
             else:
                 original[key] = value
@@ -245,40 +295,43 @@ def restore(original: Any, changed: Any) -> None:
     elif isinstance(original, list):
         original[:] = changed
     elif isinstance(original, tuple):
-        for one, other in zip(original, changed, strict=True):
-            restore(one, other)
+        for old, new in zip(original, changed, strict=True):
+            restore(old, new)
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Tell whether one value can be given the contents of the other."""
-    if isinstance(one, np.ndarray):
-        return isinstance(other, np.ndarray) and (one.shape, one.dtype) == (other.shape, other.dtype)
-    return isinstance(one, dict | list | tuple) and type(one) is type(other)
+def _can_take_contents(original: Any, changed: Any) -> bool:
+    """Tell whether one value can be given the contents of the other in place."""
+    if isinstance(original, np.ndarray):
+        same_form = (original.shape, original.dtype)
+        return isinstance(changed, np.ndarray) and same_form == (changed.shape, changed.dtype)
+    return isinstance(original, dict | list | tuple) and type(original) is type(changed)
 
 
 def made_again(value: Any, call: Any) -> Any:
-    """Return a value with everything in it that stayed in another process made once more.
+    """Return a value in which every stand-in is replaced by what it stands for.
 
     Parameters
     ----------
     value : object
+        Something that `unpacked` returned, or containers of it.
     call : function
-        Which repeats a call.
+        Repeats a call that a stand-in keeps, and returns its result.
 
     Returns
     -------
     object
+        The value itself where it has no stand-ins.
     """
-    again = getattr(value, "again", None)
-    if isinstance(value, Opaque | tuple) and again is not None:
-        return list(leaves_of(call(again)))[value.place]  # type: ignore[union-attr]
+    earlier_call = getattr(value, "earlier_call", None)
+    if isinstance(value, Opaque | tuple) and earlier_call is not None:
+        return list(leaves_of(call(earlier_call)))[value.leaf]  # type: ignore[union-attr]
     if type(value) is dict:
-        return {key: made_again(one, call) for key, one in value.items()}
+        return {key: made_again(inner, call) for key, inner in value.items()}
     if type(value) is list:
-        return [made_again(one, call) for one in value]
+        return [made_again(inner, call) for inner in value]
     if isinstance(value, tuple):
-        parts = [made_again(one, call) for one in value]
-        if all(new is old for new, old in zip(parts, value, strict=True)):
+        members = [made_again(inner, call) for inner in value]
+        if all(new is old for new, old in zip(members, value, strict=True)):
             return value
-        return tuple(parts) if type(value) is tuple else type(value)(*parts)
+        return tuple(members) if type(value) is tuple else type(value)(*members)
     return value

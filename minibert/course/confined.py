@@ -1,8 +1,8 @@
-"""A student's function, run where it can do no harm: in a process of its own, which gives back data alone.
+"""Run a student's function where it can do no harm: in a child process, which returns nothing but data.
 
-Each call is made by a fork, which has the arguments already. It may use so much time and memory, has no file
-that it could read or write but the pipe of its answer, and ends at once when it does what `FORBIDDEN` lists.
-Whoever judges never runs a student's code, and so what that does to NumPy changes no judgement.
+Each call is made in a fork, which has the arguments already. Its time and memory are limited, its only open
+file is the pipe to the judge, and it ends at once when it does something that `FORBIDDEN` lists. The judge's
+own process never runs a student's code, so nothing that this code does to NumPy can change a judgement.
 """
 
 import __future__
@@ -26,13 +26,35 @@ from minibert.course.answers import Answer
 from minibert.course.carried import leaves_of, made_again, packed, restore, unpacked
 from minibert.course.running import Plain, Rejected, call
 
-SECONDS = 10.0  # of processor time, for all the questions of one exercise
-PATIENCE = 6.0  # times as long by the clock, for functions that sleep
-MEMORY = 2**30  # bytes, beside those that the libraries take
-MOST = 2**26  # bytes of an answer
-FILE = "<answer {}>"  # as tracebacks name it
-_PIPE = 3  # the one open file, beside three that lead nowhere
-# Beginnings of what Python reports to audit hooks (PEP 578), and what it is in words.
+SECONDS = 10.0  # limit of processor time for all the questions of one exercise
+PATIENCE = 6.0  # limit of elapsed time, as a multiple of the processor time: a function may sleep
+MEMORY = 2**30  # bytes that a child may allocate in addition to what the judge has allocated already
+MOST = 2**26  # bytes of the longest message that the judge reads from a child
+FILE_PREFIX = "<answer "
+FILE = FILE_PREFIX + "{}>"  # the file name of an answer in tracebacks
+_PIPE = 3  # file descriptor of the pipe; 0, 1 and 2 lead to /dev/null
+
+# A child writes one message into its pipe: a byte for its kind, then the body. What the judge does with it:
+#
+# | kind             | body                               | the judge                                      |
+# |------------------|------------------------------------|------------------------------------------------|
+# | `=` result       | what the work in the child returns | returns the body, if the child exited with 0   |
+# | `-` wrong        | a sentence                         | raises `Rejected`: the answer is wrong         |
+# | `!` forbidden    | a sentence                         | raises `Ended`, marked "refused"               |
+# | `m` memory       | empty                              | raises `Ended`, marked "crashed"               |
+# | no message       |                                    | raises `Ended`, marked "crashed": the child    |
+# |                  |                                    | was killed, or ended itself                    |
+#
+# Before it looks at the message, the judge kills a child that is too slow (marked "timed out") and one that
+# writes more than MOST bytes (marked "crashed").
+_RESULT_MESSAGE = b"="
+_WRONG_MESSAGE = b"-"
+_FORBIDDEN_MESSAGE = b"!"
+_MEMORY_MESSAGE = b"m"
+_TOO_SLOW, _TOO_LONG = "time", "size"  # why the judge stopped reading
+_LENGTH_BYTES = 8  # size of the length, little-endian, that precedes each part of a call's result
+
+# Prefixes of the events that Python reports to audit hooks (PEP 578), each with what it means in words.
 FORBIDDEN = {
     "open": "it opens a file",
     "os.": "it asks the system to act",
@@ -58,7 +80,7 @@ FORBIDDEN = {
     "function.__new__": "it makes code",
     "builtins.input": "it asks for input",
 }
-# The same, where the line that does it is the student's: libraries do so as well.
+# Events that are forbidden only where the student's own line causes them: libraries cause them as well.
 FORBIDDEN_DIRECTLY = {
     "import": "it imports",
     "exec": "it runs code made from text",
@@ -74,7 +96,7 @@ FORBIDDEN_DIRECTLY = {
 
 
 class Ended(Plain):
-    """A function did not come to its end; `mark` is what a teacher reads."""
+    """Tell that a call did not finish; `mark` is the mark that the teacher reads, such as "timed out"."""
 
     def __init__(self, mark: str, text: str) -> None:
         super().__init__(text)
@@ -82,7 +104,7 @@ class Ended(Plain):
 
 
 class Call(NamedTuple):
-    """A call that was made, to be repeated where what it returned could not leave its process."""
+    """A call that was made in a child; a later child repeats it to get what could not leave the first one."""
 
     run: Callable[..., Any]
     args: Any
@@ -90,50 +112,64 @@ class Call(NamedTuple):
 
 
 class Budget:
-    """How much processor time is left, and how it ended where it ended badly.
+    """Time that the functions of one exercise share, and the call that ended badly, if any.
 
     Parameters
     ----------
     seconds : float
+        Limit of processor time.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.spent = 0.0
-        self.waited = 0.0  # seconds by the clock
+        self.spent = 0.0  # seconds of processor time
+        self.waited = 0.0  # seconds of elapsed time
         self.ended: Ended | None = None
 
 
-class _Inside:
-    """Whether this is the process of an answer; there, functions are called as they are."""
+class _ThisProcess:
+    """Flags of the current process; each child has its own copy."""
 
-    here = False
-    armed = False  # whether the student's own lines are running
+    is_child = False  # in a child, a stand-in calls the student's function directly
+    is_audited = False  # whether the student's code is running, so that the audit hook has to look
 
 
 class Confined:
-    """A student's function.
+    """A student's function, each call of which runs in a child process with limits.
+
+    The grader makes one for each answer whose text is allowed, and gives its stand-in to the check of the
+    exercise, in place of the student's function. Every call of the stand-in goes through these steps:
+
+    1. The judge forks. The child has the arguments already: it is a copy of the judge.
+    2. The child gives up all files except its pipe, limits its time and memory, and installs an audit hook.
+    3. The child makes the function from the text of the answer, calls it, writes one message into the pipe,
+       and ends. The message holds the result, and the arguments if the call has changed them.
+    4. The judge reads the message, waits for the child, and charges the time to the budget.
+    5. The judge unpacks the result, and copies changed contents into its own arrays, lists and dictionaries.
+       A value that is not data arrives as an `Opaque`, and the next child that needs it repeats the call.
+
+    `ask` runs a question about the function, instead of a call of it, through steps 1 to 4.
 
     Parameters
     ----------
     answer : Answer
-        Whose text was found to be allowed.
+        Its text has been found to be allowed.
     budget : Budget
-        What it may take.
+        Time that its calls may take. The grader reads from it how the calls ended.
     """
 
     def __init__(self, answer: Answer, budget: Budget) -> None:
         self.answer = answer
         self.budget = budget
-        self._function: FunctionType | None = None  # in the process of an answer
+        self._function: FunctionType | None = None  # the student's own; only ever set in a child
 
     def stand_in(self, namespace: dict[str, Any]) -> FunctionType:
-        """Make a function that looks like the student's and calls it in another process.
+        """Make a function that looks like the student's, and calls it in a child.
 
         Parameters
         ----------
         namespace : dict
-            Its global names, which are those of the judge.
+            Global names of the stand-in: the judge's own.
 
         Returns
         -------
@@ -153,117 +189,146 @@ class Confined:
         return function
 
     def ask(self, question: Callable[[FunctionType], Any]) -> Any:
-        """Ask something of the function itself, in a process of its own.
+        """Ask a question about the student's function itself, in a child.
 
         Parameters
         ----------
         question : function
-            Of the student's function; returns what JSON can hold.
+            Takes the student's function, and returns a value that JSON can hold.
 
         Returns
         -------
         object
+            The answer to the question.
         """
-        return json.loads(self._forked(lambda: json.dumps(question(self._own())).encode()))
-
-    def _call(self, args: Any, kwargs: Any) -> Any:
-        """Call the function in a process of its own; what it changes in its arguments is changed here."""
-        if _Inside.here:
-            return self._own()(*args, **kwargs)
-        # Arrays that come back as they went are the same arrays here.
-        given = list(leaves_of((args, kwargs)))
-        others = [None if hasattr(one, "dtype") else one for one in given]
-        this = Call(self._call, args, kwargs)
 
         def work() -> bytes:
-            before = packed((args, kwargs), others)
-            again, more = made_again((args, kwargs), lambda one: one.run(one.args, one.kwargs))
-            result = call(_Armed(self._own()), *again, **more)  # type: ignore[arg-type]
-            here = list(leaves_of((again, more)))
-            found = packed(result, here if len(here) == len(given) else given)
-            after = packed((args, kwargs), others)
-            parts = [found, b"" if after == before else after]
-            return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+            return json.dumps(question(self._student_function())).encode()
 
-        data = self._forked(work)
+        return json.loads(self._run_in_child(work))
+
+    def _call(self, args: Any, kwargs: Any) -> Any:
+        """Call the function in a child, and copy what it changes in its arguments into these here."""
+        if _ThisProcess.is_child:
+            return self._student_function()(*args, **kwargs)
+        leaves = list(leaves_of((args, kwargs)))
+        # When the arguments are packed, arrays count as unknown to the judge, so their contents are sent.
+        leaves_but_arrays = [None if hasattr(leaf, "dtype") else leaf for leaf in leaves]
+        this_call = Call(self._call, args, kwargs)
+
+        def work() -> bytes:
+            arguments_before = packed((args, kwargs), leaves_but_arrays)
+            complete_args, complete_kwargs = made_again((args, kwargs), _repeat)
+            function = _Audited(self._student_function())
+            result = call(function, *complete_args, **complete_kwargs)  # type: ignore[arg-type]
+            # A result that is one of the arguments is sent as a reference, so the judge gets its own object.
+            # The index of a leaf means the same to both, unless a value that was made again has other leaves.
+            complete_leaves = list(leaves_of((complete_args, complete_kwargs)))
+            correspond = len(complete_leaves) == len(leaves)
+            packed_result = packed(result, complete_leaves if correspond else leaves)
+            arguments_after = packed((args, kwargs), leaves_but_arrays)
+            has_changed = arguments_after != arguments_before
+            return _with_length(packed_result) + _with_length(arguments_after if has_changed else b"")
+
+        body = self._run_in_child(work)
+        packed_result, rest = _first_part(body)
+        changed_arguments = rest[_LENGTH_BYTES:]
         try:
-            at = 8 + int.from_bytes(data[:8], "little")
-            result = unpacked(data[8:at], given, this)
-            if data[at + 8 :]:
-                restore((args, kwargs), unpacked(data[at + 8 :], others, this))
+            result = unpacked(packed_result, leaves, this_call)
+            if changed_arguments:
+                restore((args, kwargs), unpacked(changed_arguments, leaves_but_arrays, this_call))
         except ValueError as error:
-            raise self._over("crashed", f"its answer is not data: {error}.") from None
+            raise self._end("crashed", f"its answer is not data: {error}.") from None
         return result
 
-    def _own(self) -> FunctionType:
-        """Return the student's function itself, made from its text; in the process of an answer only."""
-        assert _Inside.here
+    def _student_function(self) -> FunctionType:
+        """Return the student's function itself, made from its text; only in a child."""
+        assert _ThisProcess.is_child
         if self._function is None:
             self._function = defined_alone(self.answer)
         return self._function
 
-    def _over(self, mark: str, text: str) -> Ended:
-        """Remember that the function has ended badly."""
+    def _end(self, mark: str, text: str) -> Ended:
+        """Record in the budget that a call did not finish, and return the error to raise."""
         self.budget.ended = Ended(mark, text)
         return self.budget.ended
 
-    def _forked(self, work: Callable[[], bytes]) -> bytes:
-        """Do work in a process of its own, and return what it gives back."""
+    def _run_in_child(self, work: Callable[[], bytes]) -> bytes:
+        """Fork, do some work in the child, and return the bytes that the work returned there."""
         budget = self.budget
-        left = budget.seconds - budget.spent
-        patience = PATIENCE * budget.seconds - budget.waited
-        if left <= 0 or patience <= 0:
-            raise self._over("timed out", _endless(budget))
+        seconds_left = budget.seconds - budget.spent
+        patience_left = PATIENCE * budget.seconds - budget.waited
+        if seconds_left <= 0 or patience_left <= 0:
+            raise self._end("timed out", _timeout_sentence(budget))
         reading, writing = os.pipe()
         began = time.monotonic()
-        # Ctrl-C goes to both; the child is not to take it for its own, nor the judge to forget the child.
+        # Ctrl-C reaches both processes. It is held back until the child ignores it and the judge can end it:
+        # only the judge is to act on it, and no child may be left running.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a progress bar's thread, which sleeps
+            warnings.simplefilter("ignore")  # Python warns of other threads: a progress bar's, which sleeps
             child = os.fork()
         if not child:
-            _in_child(work, writing, left)
+            _run_child(work, writing, seconds_left)
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
             os.close(writing)
-            data, why = _received(reading, began + patience)
+            message, stopped = _read_message(reading, began + patience_left)
         except BaseException:  # Ctrl-C
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             raise
         finally:
             os.close(reading)
-        if why:
+        if stopped:
             os.kill(child, signal.SIGKILL)
         _, status, usage = os.wait4(child, 0)
         budget.spent += usage.ru_utime + usage.ru_stime
         budget.waited += time.monotonic() - began
-        return self._understood(data, why, status)
+        return self._interpret(message, stopped, status)
 
-    def _understood(self, data: bytes, why: str, status: int) -> bytes:
-        """Return what a process gave back; raise what it says, or what its end says."""
-        kind, rest = data[:1], data[1:]
-        if not why and kind == b"=" and status == 0:
-            return rest
-        text = rest.decode("utf-8", "replace")
-        if why == "time" or _signal_of(status) in (signal.SIGPROF, signal.SIGXCPU):
-            raise self._over("timed out", _endless(self.budget))
-        if why == "size":
-            raise self._over("crashed", f"its answer has more than {MOST >> 20} MiB.")
-        if kind == b"-":
-            raise Rejected(text)
-        if kind == b"!":
-            raise self._over("refused", text)
-        if kind == b"m":
-            raise self._over("crashed", f"it takes more than {MEMORY >> 20} MiB of memory.")
-        number = _signal_of(status)
-        how = signal.Signals(number).name if number else f"exit status {os.waitstatus_to_exitcode(status)}"
-        raise self._over("crashed", f"its process ended before it had an answer ({how}).")
+    def _interpret(self, message: bytes, stopped: str, status: int) -> bytes:
+        """Return the body of a result; for every other message, or none, raise what the table above says."""
+        kind, body = message[:1], message[1:]
+        if not stopped and kind == _RESULT_MESSAGE and status == 0:
+            return body
+        ended_by = _signal_of(status)
+        if stopped == _TOO_SLOW or ended_by in (signal.SIGPROF, signal.SIGXCPU):
+            raise self._end("timed out", _timeout_sentence(self.budget))
+        if stopped == _TOO_LONG:
+            raise self._end("crashed", f"its answer has more than {MOST >> 20} MiB.")
+        sentence = body.decode("utf-8", "replace")
+        if kind == _WRONG_MESSAGE:
+            raise Rejected(sentence)
+        if kind == _FORBIDDEN_MESSAGE:
+            raise self._end("refused", sentence)
+        if kind == _MEMORY_MESSAGE:
+            raise self._end("crashed", f"it takes more than {MEMORY >> 20} MiB of memory.")
+        how = f"exit status {os.waitstatus_to_exitcode(status)}"
+        if ended_by:
+            how = signal.Signals(ended_by).name
+        raise self._end("crashed", f"its process ended before it had an answer ({how}).")
 
 
-def _endless(budget: Budget) -> str:
-    """Return what is said of a function that was stopped."""
-    return f"it has no end after {budget.seconds:g} seconds; is there an endless loop?"
+def _repeat(earlier: Call) -> Any:
+    """Repeat a call that an earlier child made."""
+    return earlier.run(earlier.args, earlier.kwargs)
+
+
+def _with_length(part: bytes) -> bytes:
+    """Put the length of a part in front of it."""
+    return len(part).to_bytes(_LENGTH_BYTES, "little") + part
+
+
+def _first_part(data: bytes) -> tuple[bytes, bytes]:
+    """Split data after its first part, which begins with its length; return the part and the rest."""
+    end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+    return data[_LENGTH_BYTES:end], data[end:]
+
+
+def _timeout_sentence(budget: Budget) -> str:
+    """Write what to say of a function that ran out of time."""
+    return f"it does not end within {budget.seconds:g} seconds; is there an endless loop?"
 
 
 def _signal_of(status: int) -> int:
@@ -272,7 +337,7 @@ def _signal_of(status: int) -> int:
 
 
 def signature_of(node: ast.FunctionDef) -> inspect.Signature:
-    """Return the parameters of a function that was parsed; each default is three dots.
+    """Read the parameters of a function from its syntax tree; every default becomes three dots.
 
     Parameters
     ----------
@@ -283,24 +348,27 @@ def signature_of(node: ast.FunctionDef) -> inspect.Signature:
     Signature
     """
     kinds = inspect.Parameter
-    of = node.args
-    positional = [*of.posonlyargs, *of.args]
-    required = len(positional) - len(of.defaults)
-    found = []
-    for place, one in enumerate(positional):
-        kind = kinds.POSITIONAL_ONLY if place < len(of.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD
-        found.append(kinds(one.arg, kind, default=kinds.empty if place < required else ...))
-    if of.vararg:
-        found.append(kinds(of.vararg.arg, kinds.VAR_POSITIONAL))
-    for one, default in zip(of.kwonlyargs, of.kw_defaults, strict=True):
-        found.append(kinds(one.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else ...))
-    if of.kwarg:
-        found.append(kinds(of.kwarg.arg, kinds.VAR_KEYWORD))
-    return inspect.Signature(found)
+    arguments = node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    parameters = []
+    for index, argument in enumerate(positional):
+        is_positional_only = index < len(arguments.posonlyargs)
+        kind = kinds.POSITIONAL_ONLY if is_positional_only else kinds.POSITIONAL_OR_KEYWORD
+        default = kinds.empty if index < required else ...
+        parameters.append(kinds(argument.arg, kind, default=default))
+    if arguments.vararg:
+        parameters.append(kinds(arguments.vararg.arg, kinds.VAR_POSITIONAL))
+    for argument, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        default = kinds.empty if value is None else ...
+        parameters.append(kinds(argument.arg, kinds.KEYWORD_ONLY, default=default))
+    if arguments.kwarg:
+        parameters.append(kinds(arguments.kwarg.arg, kinds.VAR_KEYWORD))
+    return inspect.Signature(parameters)
 
 
 def defined_alone(answer: Answer) -> FunctionType:
-    """Run the text of an answer, and return its function.
+    """Run the text of an answer, and return the function that it defines.
 
     Parameters
     ----------
@@ -309,12 +377,12 @@ def defined_alone(answer: Answer) -> FunctionType:
     Returns
     -------
     function
-        Its global names are those of its text alone.
+        Its global names come from its text alone.
 
     Raises
     ------
     Rejected
-        When it can't be defined.
+        When the text raises, or defines no such function.
     """
     file = FILE.format(answer.name)
     text = answer.text
@@ -322,82 +390,87 @@ def defined_alone(answer: Answer) -> FunctionType:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     try:
         code = compile(text, file, "exec", __future__.annotations.compiler_flag)
-        _Armed(exec)(code, namespace)
+        _Audited(exec)(code, namespace)
     except Exception as error:
         raise Rejected(f"it can't be defined: {type(error).__name__}: {error}.") from None
     function = namespace.get(answer.name)
     if not isinstance(function, FunctionType):
         raise Rejected(f"{answer.name} is not a function but {type(function).__name__}.")
     for node in ast.parse(text).body:
-        own = namespace.get(getattr(node, "name", ""))
-        if isinstance(node, ast.FunctionDef) and isinstance(own, FunctionType):
-            own.__course_source__ = ast.get_source_segment(text, node)  # type: ignore[attr-defined]
+        defined = namespace.get(getattr(node, "name", ""))
+        if isinstance(node, ast.FunctionDef) and isinstance(defined, FunctionType):
+            defined.__course_source__ = ast.get_source_segment(text, node)  # type: ignore[attr-defined]
     return function
 
 
-class _Armed:
-    """A function at which the audit hook looks while it runs."""
+class _Audited:
+    """Wrap a function, so that the audit hook looks for forbidden events while it runs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self.__code__ = getattr(function, "__code__", None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it."""
-        before = _Inside.armed
-        _Inside.armed = True
+        """Call the function, audited; afterwards the process is audited if it was before."""
+        was_audited = _ThisProcess.is_audited
+        _ThisProcess.is_audited = True
         try:
             return self._function(*args, **kwargs)
         finally:
-            _Inside.armed = before
+            _ThisProcess.is_audited = was_audited
 
 
-def _in_child(work: Callable[[], bytes], writing: int, seconds: float) -> NoReturn:
-    """Do work in a forked process, write what it gives, and end."""
-    told = b"-it could not be called."
+def _run_child(work: Callable[[], bytes], writing: int, seconds: float) -> NoReturn:
+    """Be the child: give up everything but the pipe, do the work, write one message, and end."""
     try:
-        _Inside.here = True
-        _shut_in(writing, seconds)
-        told = _told(work)
-        view = memoryview(told)
-        while view:
-            view = view[os.write(_PIPE, view) :]
+        _ThisProcess.is_child = True
+        _confine(writing, seconds)
+        unsent = memoryview(_message_of(work))
+        while unsent:
+            unsent = unsent[os.write(_PIPE, unsent) :]
     finally:
-        os._exit(0)  # nothing of the process that was forked is cleaned up here
+        os._exit(0)  # without the judge's cleanup, which is the judge's to do
 
 
-def _told(work: Callable[[], bytes]) -> bytes:
-    """Do work; return what it gives behind "=", or behind another sign what went wrong."""
+def _message_of(work: Callable[[], bytes]) -> bytes:
+    """Do the work, and return the message that tells how it went."""
     try:
-        return b"=" + work()
+        return _RESULT_MESSAGE + work()
     except MemoryError:
-        return b"m"
+        return _MEMORY_MESSAGE
     except Rejected as wrong:
         if isinstance(wrong.__context__, MemoryError):
-            return b"m"
-        return b"-" + str(wrong).encode("utf-8", "replace")
+            return _MEMORY_MESSAGE
+        return _WRONG_MESSAGE + _encoded(str(wrong))
     except BaseException as error:
-        return f"-it raises {error!r}.".encode("utf-8", "replace")
+        return _WRONG_MESSAGE + _encoded(f"it raises {error!r}.")
 
 
-def _shut_in(writing: int, seconds: float) -> None:
-    """Give up what a student's function does not need: files, time, memory, other processes."""
+def _encoded(sentence: str) -> bytes:
+    """Encode a sentence, which may hold anything that a student has written."""
+    return sentence.encode("utf-8", "replace")
+
+
+def _confine(writing: int, seconds: float) -> None:
+    """Give up what a student's function does not need: files, time, memory and other processes."""
     import resource
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the judge, who then ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles Ctrl-C, and then kills this process
     for name in ("SIGTERM", "SIGHUP", "SIGPROF", "SIGXCPU", "SIGVTALRM"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    taken = _memory_taken()
+    allocated = _allocated_bytes()
     os.dup2(writing, _PIPE)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in range(_PIPE):
-        os.dup2(nowhere, number)
-    os.closerange(_PIPE + 1, max(nowhere, writing, resource.getrlimit(resource.RLIMIT_NOFILE)[0]) + 1)
-    whole = math.ceil(seconds) + 1
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(_PIPE):
+        os.dup2(null, descriptor)
+    highest = max(null, writing, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.closerange(_PIPE + 1, highest + 1)
+    whole_seconds = math.ceil(seconds) + 1  # the timer below is exact; this limit is for when it fails
+    memory = allocated + MEMORY
     limits = {
-        "RLIMIT_CPU": (whole, whole + 1),
-        "RLIMIT_AS": (taken + MEMORY, taken + MEMORY) if taken else None,
+        "RLIMIT_CPU": (whole_seconds, whole_seconds + 1),
+        "RLIMIT_AS": (memory, memory) if allocated else None,
         "RLIMIT_FSIZE": (0, 0),
         "RLIMIT_NOFILE": (_PIPE + 1, _PIPE + 1),
         "RLIMIT_NPROC": (0, 0),
@@ -408,11 +481,11 @@ def _shut_in(writing: int, seconds: float) -> None:
             resource.setrlimit(getattr(resource, name), limit)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     warnings.simplefilter("ignore")
-    sys.addaudithook(_look)
+    sys.addaudithook(_audit)
 
 
-def _memory_taken() -> int:
-    """Return how many bytes of addresses this process has; 0 where the system does not say."""
+def _allocated_bytes() -> int:
+    """Return the size of this process's address space in bytes; 0 where the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -420,47 +493,57 @@ def _memory_taken() -> int:
         return 0
 
 
-def _look(event: str, arguments: tuple[Any, ...]) -> None:
-    """End this process when a student's function does what it may not."""
-    if not _Inside.armed:
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    """End this process if a student's function causes a forbidden event; the child's audit hook."""
+    if not _ThisProcess.is_audited:
         return
-    _Inside.armed = False  # what is done here is not the student's
-    caller = sys._getframe(1).f_code.co_filename
-    words = next((text for start, text in FORBIDDEN.items() if event.startswith(start)), "")
-    if caller.startswith("<frozen importlib") or (event == "open" and _is_of_a_library(arguments)):
-        words = ""  # it will find that it can't
-    if caller.startswith(FILE[:7]):
-        direct = (text for start, text in FORBIDDEN_DIRECTLY.items() if event.startswith(start))
-        words = next(direct, words)
-    if words:
-        about = next((f" ({one!s})" for one in arguments if isinstance(one, str)), "")
-        with_event = f"!{words}: {event}{about}."
-        os.write(_PIPE, with_event.encode("utf-8", "replace"))
+    _ThisProcess.is_audited = False  # events that this function causes are not the student's
+    reason = _forbidden_reason(event, arguments, sys._getframe(1).f_code.co_filename)
+    if reason:
+        about = next((f" ({argument!s})" for argument in arguments if isinstance(argument, str)), "")
+        sentence = f"{reason}: {event}{about}."
+        os.write(_PIPE, _FORBIDDEN_MESSAGE + _encoded(sentence))
         os._exit(0)
-    _Inside.armed = True
+    _ThisProcess.is_audited = True
 
 
-def _is_of_a_library(arguments: tuple[Any, ...]) -> bool:
-    """Tell whether a library reads a file of its own, as a traceback does."""
+def _forbidden_reason(event: str, arguments: tuple[Any, ...], file: str) -> str:
+    """Return why code in a file may not cause an event, or "" where it may."""
+    if file.startswith(FILE_PREFIX):  # a line of the student's
+        reason = _by_prefix(FORBIDDEN_DIRECTLY, event)
+        if reason:
+            return reason
+    if file.startswith("<frozen importlib") or (event == "open" and _reads_a_library(arguments)):
+        return ""  # Python's own attempt, which fails by itself: there are no files to open
+    return _by_prefix(FORBIDDEN, event)
+
+
+def _by_prefix(reasons: dict[str, str], event: str) -> str:
+    """Return the first reason with a key that an event begins with, or ""."""
+    return next((reason for prefix, reason in reasons.items() if event.startswith(prefix)), "")
+
+
+def _reads_a_library(arguments: tuple[Any, ...]) -> bool:
+    """Tell whether an "open" event only reads a library's file, as a traceback does."""
     path, mode, *_ = arguments
     if not isinstance(path, str) or not set(mode or "r") <= set("rbt"):
         return False
     return path.endswith((".py", ".pyc", ".so")) and "minibert" not in path
 
 
-def _received(reading: int, until: float) -> tuple[bytes, str]:
-    """Read all that a process writes; return it, and "time" or "size" where that was too much."""
+def _read_message(reading: int, deadline: float) -> tuple[bytes, str]:
+    """Read until the child closes the pipe; return the message, and why reading stopped early, or ""."""
     parts: list[bytes] = []
     size = 0
     while True:
-        left = until - time.monotonic()
-        ready, _, _ = select.select([reading], [], [], max(0.0, left))
+        seconds_left = max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([reading], [], [], seconds_left)
         if not ready:
-            return b"".join(parts), "time"
+            return b"".join(parts), _TOO_SLOW
         part = os.read(reading, 2**20)
         if not part:
             return b"".join(parts), ""
         parts.append(part)
         size += len(part)
         if size > MOST:
-            return b"", "size"
+            return b"", _TOO_LONG

@@ -1,4 +1,4 @@
-"""The exercises of a notebook, read from its source: stub, check, solution and the usual mistakes."""
+"""Read the exercises of a notebook from its source: stub, check, solution and common mistakes."""
 
 import ast
 import re
@@ -20,15 +20,15 @@ _MISTAKE = re.compile(r"^\| `(.*?)` \| `(.*?)` \| (.*) \|$", re.M)
 
 
 class Mistake(NamedTuple):
-    """A way to get an exercise wrong: a replacement in its solution, and what to tell who wrote it."""
+    """A common way to get an exercise wrong, as a replacement in its solution."""
 
-    instead_of: str
-    written: str
-    sentence: str
+    instead_of: str  # part of the solution
+    written: str  # the mistake in its place
+    sentence: str  # what to tell a reader who makes it
 
 
 class Exercise(NamedTuple):
-    """What a notebook says of one exercise."""
+    """An exercise as its notebook has it; each text is Python."""
 
     number: str  # such as 05.2
     stub: str
@@ -38,7 +38,7 @@ class Exercise(NamedTuple):
 
     @property
     def functions(self) -> list[str]:
-        """Return the names of the functions that are asked for."""
+        """Return the names of the functions that the exercise asks for."""
         body = ast.parse(self.stub).body
         return [node.name for node in body if isinstance(node, ast.FunctionDef)]
 
@@ -66,7 +66,7 @@ class Cell(NamedTuple):
 
 
 def notebook_folder() -> Path:
-    """Return where the notebooks are: beside the package in a checkout, with shared data when installed."""
+    """Return the folder of the notebooks: next to the package in a checkout, else in the shared data."""
     checkout = Path(minibert.__file__).parents[1] / "notebooks"
     if (checkout / "00_tour.py").exists():
         return checkout
@@ -79,7 +79,7 @@ def notebook_source(number: str) -> Path:
     Parameters
     ----------
     number : str
-        Such as "05".
+        Number of the notebook, such as "05".
 
     Returns
     -------
@@ -103,12 +103,12 @@ def cells(path: Path) -> list[Cell]:
     Parameters
     ----------
     path : Path
-        Of its source, Python in the percent format.
+        The notebook's source, Python in the percent format.
 
     Returns
     -------
     list of Cell
-        Prose without the marks of comments.
+        The text of Markdown cells is without comment signs.
     """
     _, *parts = _CELL.split(read_bytes(path).decode("utf-8"))
     result = []
@@ -127,40 +127,40 @@ def exercises(path: Path) -> list[Exercise]:
     Parameters
     ----------
     path : Path
-        Of its source.
+        The notebook's source.
 
     Returns
     -------
     list of Exercise
-        From each cell of code that begins with the number of one, up to the next.
+        Each extends from the code cell that begins with its number to the next such cell.
     """
-    every = cells(path)
-    places = [n for n, cell in enumerate(every) if cell.is_code and _NUMBER.match(cell.text)]
-    return [_exercise(*every[begin:end]) for begin, end in pairwise([*places, len(every)])]
+    all_cells = cells(path)
+    starts = [n for n, cell in enumerate(all_cells) if cell.is_code and _NUMBER.match(cell.text)]
+    return [_exercise(*all_cells[start:end]) for start, end in pairwise([*starts, len(all_cells)])]
 
 
 def definitions(path: Path, before: str | None = None) -> str:
-    """Return what a notebook imports and defines, without anything that it runs.
+    """Return what a notebook imports and defines, without anything that it computes.
 
     Parameters
     ----------
     path : Path
-        Of its source.
+        The notebook's source.
     before : str
-        The text of a cell, before which to end; None: the whole notebook.
+        Text of the cell at which to stop; None: the whole notebook.
 
     Returns
     -------
     str
-        Python: imports, functions, classes, and names that are given a literal. Exercises
-        are left out, and of their checks what they define is kept.
+        Python: imports, functions, classes, and assignments of literals. Stubs of exercises are left out, but
+        what their checks define is kept.
     """
-    own = {exercise.stub for exercise in exercises(path)}
+    stubs = {exercise.stub for exercise in exercises(path)}
     kept = []
     for is_code, text in cells(path):
         if text == before:
             break
-        if not is_code or text in own:
+        if not is_code or text in stubs:
             continue
         for node in ast.parse(_MAGIC.sub("", text)).body:
             if isinstance(node, _DEFINITIONS) and not _runs(node):
@@ -169,7 +169,7 @@ def definitions(path: Path, before: str | None = None) -> str:
 
 
 def _runs(node: ast.stmt) -> bool:
-    """Tell whether a definition calls or reads something while it is made."""
+    """Tell whether a definition computes something: its value is not a literal, or a default is a name."""
     if isinstance(node, ast.Assign):
         try:
             ast.literal_eval(node.value)
@@ -178,12 +178,13 @@ def _runs(node: ast.stmt) -> bool:
         return False
     if isinstance(node, ast.FunctionDef):
         defaults = [*node.args.defaults, *node.args.kw_defaults]
-        return any(isinstance(part, ast.Name) for one in defaults if one for part in ast.walk(one))
+        parts = [part for default in defaults if default for part in ast.walk(default)]
+        return any(isinstance(part, ast.Name) for part in parts)
     return False
 
 
 def _exercise(stub: Cell, *following: Cell) -> Exercise:
-    """Read an exercise from its first cell and those up to the next exercise."""
+    """Read an exercise from its first cell, the stub, and all cells up to the next exercise."""
     number = _NUMBER.match(stub.text)[1]  # type: ignore[index]
     code = [cell.text for cell in following if cell.is_code]
     prose = "\n".join(cell.text for cell in following if not cell.is_code)

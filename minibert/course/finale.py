@@ -1,4 +1,4 @@
-"""What the last run of the course is made of beside the engine, put together from the reader's functions."""
+"""Put together the vocabulary and the batches of the course's last run from the reader's functions."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -10,8 +10,8 @@ import numpy as np
 from minibert.core.batch import Batch
 from minibert.core.wordpiece import ROUNDING, SPECIAL_TOKENS, join
 
-ASKED = 64  # pairs whose gain is asked before each join: it grows with the frequency of a pair
-LEAST = 2  # occurrences of a pair that is joined
+ASKED = 64  # pairs compared before each join, the most frequent ones: the gain grows with the frequency
+LEAST = 2  # times that a pair has to occur to be joined
 Pair = tuple[str, str]
 
 
@@ -22,60 +22,62 @@ def learn_pieces(
     gain: Callable[..., float],
     asked: int = ASKED,
 ) -> list[str]:
-    """Learn a vocabulary with somebody's count of pairs and gain of a join.
+    """Learn a vocabulary with given functions that count pairs and compute the gain of a join.
 
-    As `minibert.core.wordpiece.learn`, but that only words with a joined pair are counted anew, and only the
-    most frequent pairs are asked for their gain.
+    It differs from `minibert.core.wordpiece.learn` in two ways, for speed: after a join it counts only the
+    words with the joined pair again, and it compares the gains of the most frequent pairs only.
 
     Parameters
     ----------
     words : dict of int
         How often each word occurs.
     size : int
-        Pieces to end with; fewer where no pair is left to join.
+        Number of pieces to learn; there are fewer if no pair is left to join.
     count_pairs : function
-        Of exercise 01.2: [(pieces, how often)] -> {pair: how often}.
+        The function of exercise 01.2: it takes a list of (pieces of a word, how often the word occurs), and
+        returns how often each pair occurs.
     gain : function
-        Of exercise 01.3: counts of pieces, pair, how often -> nats.
+        The function of exercise 01.3: it takes the counts of pieces, a pair, and how often the pair occurs,
+        and returns the gain in nats.
     asked : int, default 64
-        How many of the most frequent pairs are asked before each join.
+        How many of the most frequent pairs are compared before each join.
 
     Returns
     -------
     list of str
-        Pieces, by their ids.
+        Pieces in the order of their ids.
     """
     text = [([word[0], *("##" + letter for letter in word[1:])], n) for word, n in words.items()]
     counts: Counter[str] = Counter()
     pairs: Counter[Pair] = Counter()
-    homes: dict[Pair, set[int]] = defaultdict(set)  # the words that a pair is in, or was
+    words_with: dict[Pair, set[int]] = defaultdict(set)  # indices of the words that have a pair, or had it
 
-    def count(place: int, sign: int) -> None:
-        pieces, n = text[place]
+    def count(word: int, sign: int) -> None:
+        pieces, n = text[word]
         for piece in pieces:
             counts[piece] += sign * n
-        for pair, times in count_pairs([text[place]]).items():
+        for pair, times in count_pairs([text[word]]).items():
             pairs[pair] += sign * times
-            homes[pair].add(place)
+            words_with[pair].add(word)
 
-    for place in range(len(text)):
-        count(place, 1)
-    number = {piece: i for i, piece in enumerate(sorted(counts))}
-    letters = {piece.removeprefix("##") for piece in number}
+    for word in range(len(text)):
+        count(word, 1)
+    rank = {piece: i for i, piece in enumerate(sorted(counts))}  # decides between pairs of equal gain
+    letters = {piece.removeprefix("##") for piece in rank}
     vocab = [*SPECIAL_TOKENS, *sorted(letters | {"##" + letter for letter in letters})]
     while len(vocab) < size:
         frequent = [(pair, n) for pair, n in pairs.most_common(asked) if n >= LEAST]
         if not frequent:
             break
         gains = {pair: round(gain(counts, pair, n) * ROUNDING) for pair, n in frequent}
-        best = min(gains, key=lambda pair: (-gains[pair], number[pair[0]], number[pair[1]]))
+        best = min(gains, key=lambda pair: (-gains[pair], rank[pair[0]], rank[pair[1]]))
         merged = best[0] + best[1].removeprefix("##")
-        for place in sorted(homes.pop(best)):
-            count(place, -1)
-            pieces, n = text[place]
-            text[place] = (join(pieces, best, merged), n)
-            count(place, 1)
-        number[merged] = len(number)
+        for word in sorted(words_with.pop(best)):
+            count(word, -1)
+            pieces, n = text[word]
+            text[word] = (join(pieces, best, merged), n)
+            count(word, 1)
+        rank[merged] = len(rank)
         vocab.append(merged)
     return vocab
 
@@ -88,22 +90,22 @@ def masked_and_packed(
     mask_tokens: Callable[..., Any] | None = None,
     pack: Callable[..., Any] | None = None,
 ) -> Batch:
-    """Hide the targets of a batch anew and lay it out anew, with somebody's functions.
+    """Mask the targets of a batch again, and pack its sequences again, with given functions.
 
-    Where the targets are and which sequences these are stays as it is.
+    The targets and the sequences stay the same.
 
     Parameters
     ----------
     batch : Batch
-        Masked by minibert.
+        A batch that minibert has masked.
     mask_id, vocab_size : int
-        Id of [MASK], and number of ids to draw random pieces from.
+        Id of [MASK], and number of ids from which random pieces are drawn.
     rng : numpy.random.Generator
-        Decides what a target shows.
+        Decides what the model sees in place of each target.
     mask_tokens : function, default None
-        Of exercise 03.3; None: targets show what they showed.
+        The function of exercise 03.3; None: the masking stays as it is.
     pack : function, default None
-        Of exercise 02.4; None: the batch stays laid out as it is.
+        The function of exercise 02.4; None: the layout stays as it is.
 
     Returns
     -------
@@ -121,6 +123,6 @@ def masked_and_packed(
         )
     if pack is not None:
         sequences = np.split(batch.input_ids, batch.cu_seqlens[1:-1])
-        ids, positions, cu_seqlens = (np.asarray(one, np.int32) for one in pack(sequences))
+        ids, positions, cu_seqlens = (np.asarray(array, np.int32) for array in pack(sequences))
         batch = replace(batch, input_ids=ids, positions=positions, cu_seqlens=cu_seqlens)
     return batch

@@ -1,4 +1,8 @@
-"""Mark what students have handed in: every exercise of every chapter, with questions drawn from a seed."""
+"""Mark what students have handed in: every exercise of every chapter, with questions drawn from a seed.
+
+Answers are read as text (`answers`), called in child processes only (`confined`), and judged as in a notebook
+(`lesson`, `judging`).
+"""
 
 import ast
 import hashlib
@@ -20,39 +24,46 @@ from minibert.course.answers import Answer, Given, Pages, answer_to, given_by, r
 from minibert.course.confined import SECONDS, Budget, Confined
 from minibert.course.exercises import Exercise, definitions, exercises, notebook_folder, notebook_source
 from minibert.course.honesty import honest
-from minibert.course.judging import BACKWARD, OnSheet, Route, is_operation
+from minibert.course.judging import BACKWARD, Judge, is_operation
 from minibert.course.lesson import Lesson
 from minibert.course.running import Rejected
 from minibert.engines import limited_threads
 from minibert.model.ops import Ops
 
-# Of several functions of one exercise, the first of these that one of them has.
+# An exercise with several functions gets the first of these marks that one of its functions has.
 MARKS = ("refused", "crashed", "timed out", "wrong", "missing", "right")
-EXPLAINING = 10.0  # seconds of processor time for finding out what went wrong
+EXPLAINING = 10.0  # seconds of processor time for finding out what is wrong with an answer
 LONGEST = 400  # characters of a message
-# Judged by arrays that count their reads and writes, which a process of an answer can't send back.
+# Chapters that are not graded: 16 uses arrays that count reads and writes, which a child can't send back.
 UNGRADED = ("16",)
-# Of NumPy, what it loads when it is first used: a process without files could not.
+# Parts of NumPy that are imported on first use, which a child without files could not do.
 _LATE = "import numpy.char, numpy.fft, numpy.ma, numpy.polynomial, numpy.rec"
 
 
 class Mark(NamedTuple):
-    """What a student gets for an exercise."""
+    """What a student gets for an exercise; a row of the table of marks."""
 
     folder: str
     chapter: str  # such as 05
     exercise: str  # such as 05.2
     mark: str  # one of `MARKS`
-    message: str
-    seconds: float  # of the processor, that the student's functions took
+    message: str  # why the exercise is not right; "" if it is
+    seconds: float  # processor time of the student's functions
+
+
+class Result(NamedTuple):
+    """The mark of one function of an exercise, and the reason for it."""
+
+    mark: str  # one of `MARKS`
+    why: str  # "" for a right function
 
 
 class Chapter(NamedTuple):
-    """What judging the exercises of a chapter takes."""
+    """What the course's own notebook of a chapter provides for judging."""
 
     number: str
-    exercises: tuple[Exercise, ...]  # without their solutions, which no process of an answer is to hold
-    names: dict[str, Any]  # what the course's own notebook imports and defines
+    exercises: tuple[Exercise, ...]  # without solutions, which a child that runs an answer must not hold
+    names: dict[str, Any]  # global names that the notebook imports and defines
     given: Given
 
 
@@ -64,8 +75,8 @@ def chapters() -> list[str]:
     list of str
         Their numbers.
     """
-    every = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
-    return [path.name[:2] for path in every if exercises(path) and path.name[:2] not in UNGRADED]
+    paths = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
+    return [path.name[:2] for path in paths if exercises(path) and path.name[:2] not in UNGRADED]
 
 
 def count_exercises() -> int:
@@ -81,14 +92,17 @@ def _chapter(number: str) -> Chapter:
     for node in ast.parse(definitions(path)).body:
         try:
             _run(ast.unparse(node), names, path.stem)
-        except (NameError, ImportError):  # it needs what the notebook computes, or a library of pictures
+        except (
+            NameError,
+            ImportError,
+        ):  # it needs what the notebook computes, or a plotting library
             continue
-    bare = tuple(one._replace(solution="", mistakes=()) for one in exercises(path))
-    return Chapter(number, bare, names, given_by(number))
+    unsolved = tuple(exercise._replace(solution="", mistakes=()) for exercise in exercises(path))
+    return Chapter(number, unsolved, names, given_by(number))
 
 
 def _run(text: str, names: dict[str, Any], about: str) -> None:
-    """Run Python of the course itself, so that its source can be found."""
+    """Run Python of the course itself, in a way that `inspect` finds its source."""
     file = f"<{about} {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(compile(text, file, "exec"), names)
@@ -97,16 +111,17 @@ def _run(text: str, names: dict[str, Any], about: str) -> None:
 def grade(folder: Path, seed: int, done: Callable[[int], None] = lambda _: None) -> list[Mark]:
     """Mark a student's folder.
 
-    Nothing of it is run here: answers are read as text, and run as `minibert.course.confined` says.
+    Nothing in it runs in this process: answers are read as text, and called in child processes with limits.
+    `minibert.course.confined` describes these.
 
     Parameters
     ----------
     folder : Path
-        As `minibert course DIR` laid it out.
+        A folder that `minibert course DIR` has laid out.
     seed : int
-        Of all questions; the same one gives the same marks.
+        Seed of all questions. The same seed leads to the same marks.
     done : function, optional
-        Called with the number of exercises that were marked since the last call.
+        Called with the number of exercises that have been marked since the last call.
 
     Returns
     -------
@@ -120,15 +135,15 @@ def grade(folder: Path, seed: int, done: Callable[[int], None] = lambda _: None)
     """
     if not hasattr(os, "fork"):
         raise InputError("Answers are graded in forked processes, which Windows lacks; use Linux or macOS.")
-    kept = read_mine(folder)
+    engine = read_mine(folder)
     passed: dict[str, FunctionType] = {}
     marks = []
-    with limited_threads(1):  # a forked process, which may start none, multiplies matrices by itself
+    with limited_threads(1):  # a child may not start threads, which a multithreaded matrix product would need
         for number in chapters():
             chapter = _chapter(number)
             pages = read_notebook(folder, number)
             for exercise in chapter.exercises:
-                marks.append(_marked(folder, chapter, exercise, (pages, kept), passed, seed))
+                marks.append(_marked(folder, chapter, exercise, (pages, engine), passed, seed))
                 done(1)
     return marks
 
@@ -141,82 +156,100 @@ def _marked(
     passed: dict[str, FunctionType],
     seed: int,
 ) -> Mark:
-    """Mark one exercise; operations that are right join those that have passed."""
-    answers = {}
-    for name in exercise.functions:
-        answers[name] = answer_to(name, *pages, chapter.given)
+    """Mark one exercise; operations that are right are added to `passed`."""
     budget = Budget(SECONDS)
     lesson = _Grading(chapter.number, exercise, seed, passed)
-    names = dict(chapter.names)
-    names["lesson"] = lesson
-    results: dict[str, tuple[str, str]] = {}  # by function: its mark, and why
+    names = chapter.names | {"lesson": lesson}
+    results: dict[str, Result] = {}
     _run(exercise.stub, names, exercise.number)
-    for name, answer in answers.items():
-        if answer.is_open:
-            why = pages[0].problem or "nothing is written"
-            results[name] = ("missing", why)
-        elif answer.problem:
-            results[name] = ("wrong", answer.problem)
-        elif answer.refused:
-            results[name] = ("refused", answer.refused)
+    for name in exercise.functions:
+        answer = answer_to(name, *pages, chapter.given)
+        confined = Confined(answer, budget)
+        result = _result_unasked(answer, pages[0]) or _prepared(answer) or _dishonest(confined, exercise)
+        if result:
+            results[name] = result
         else:
-            confined = Confined(answer, budget)
-            problem = _prepared(answer) or _dishonest(confined, exercise, chapter)
-            if problem:
-                results[name] = problem
-            else:
-                names[name] = confined.stand_in(names)
-                lesson.confined[name] = confined
+            names[name] = confined.stand_in(names)
+            lesson.confined[name] = confined
     _check(exercise, names, lesson)
-    for name in set(answers) - set(results):
-        results[name] = lesson.result(name)
-    mark = min((mark for mark, _ in results.values()), key=MARKS.index)
+    for name in exercise.functions:
+        if name not in results:
+            results[name] = lesson.result(name)
+    mark = min((result.mark for result in results.values()), key=MARKS.index)
     messages = []
     for name in exercise.functions:
-        one, why = results[name]
-        if one != "right":
-            messages.append(f"{name}: {why.rstrip('.')}" if len(results) > 1 else why)
+        result = results[name]
+        if result.mark != "right":
+            messages.append(f"{name}: {result.why.rstrip('.')}" if len(results) > 1 else result.why)
     message = _shortened("; ".join(messages))
     return Mark(str(folder), chapter.number, exercise.number, mark, message, round(budget.spent, 2))
 
 
-def _prepared(answer: Answer) -> tuple[str, str] | None:
-    """Import what an answer imports, which was found to be allowed, before it is shut in without files."""
+def _result_unasked(answer: Answer, notebook: Pages) -> Result | None:
+    """Return the result of an answer that need not be run: there is none, or its text decides."""
+    if answer.is_open:
+        return Result("missing", notebook.problem or "nothing is written")
+    if answer.problem:
+        return Result("wrong", answer.problem)
+    if answer.refused:
+        return Result("refused", answer.refused)
+    return None
+
+
+def _prepared(answer: Answer) -> Result | None:
+    """Import here what an answer imports, which has been found to be allowed: a child has no files to import.
+
+    Returns the result of an answer whose imports fail.
+    """
     for statement in (_LATE, *answer.imports):
         try:
             exec(statement, {})
         except ImportError as error:
-            return "wrong", f"{statement}: {error}."
+            return Result("wrong", f"{statement}: {error}.")
     return None
 
 
-def _dishonest(confined: Confined, exercise: Exercise, chapter: Chapter) -> tuple[str, str] | None:
-    """Return the mark and the reason of an answer that is not its author's own work."""
+def _dishonest(confined: Confined, exercise: Exercise) -> Result | None:
+    """Return the result of an answer that is not its author's own work."""
     try:
         reasons = confined.ask(lambda function: honest(function, exercise.check))
     except Rejected as wrong:
-        return getattr(wrong, "mark", "wrong"), str(wrong)
-    return ("refused", " ".join(reasons)) if reasons else None
+        return Result(getattr(wrong, "mark", "wrong"), str(wrong))
+    return Result("refused", " ".join(reasons)) if reasons else None
 
 
 def _check(exercise: Exercise, names: dict[str, Any], lesson: "_Grading") -> None:
-    """Run the check of an exercise, which asks the questions; what it prints is not shown."""
+    """Run the check of an exercise, which asks the questions, without showing what it prints."""
     with redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numbers that are not finite, which an answer may have
+        warnings.simplefilter("ignore")  # NumPy warns of infinite numbers and NaN, which an answer may have
         try:
             _run(exercise.check, names, exercise.number)
-        except Exception as error:  # of a check that an answer has led astray
+        except Exception as error:  # the check itself fails on what the answer returned
             lesson.astray = f"it can't be judged: {type(error).__name__}: {error}."
 
 
 def _shortened(text: str) -> str:
-    """Return a message on one line, of a length that a table can hold."""
+    """Return a message on one line, cut to a length that a table can hold."""
     text = " ".join(text.split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 class _Grading(Lesson):
-    """A lesson in which answers of another are judged, with questions drawn from a seed."""
+    """A lesson that judges a student's answers to one exercise.
+
+    `_marked` makes one for the check of the exercise, which finds it under the name `lesson` and calls its
+    `check` for each function. `_marked` then reads the results with `result`.
+
+    Parameters
+    ----------
+    number : str
+        Number of the chapter.
+    exercise : Exercise
+    seed : int
+        Seed of all questions.
+    passed : dict of function
+        The student's operations that have passed in earlier exercises, to which this one adds.
+    """
 
     def __init__(self, number: str, exercise: Exercise, seed: int, passed: dict[str, FunctionType]) -> None:
         self.number = number
@@ -225,80 +258,85 @@ class _Grading(Lesson):
         self.claims = []
         self.mine = {}
         self.tools = {}
-        self.confined: dict[str, Confined] = {}
-        self.astray = ""
+        self.confined: dict[str, Confined] = {}  # answers that are judged, by the names of their functions
+        self.astray = ""  # why the check itself has failed; "" if it has not
         self._set_aside = False
         self._seed = seed
         self._passed = passed
 
     def check(self, function: FunctionType, *, seed: int | None = None, **route: Any) -> None:
-        """Judge a function with the questions of the seed; as of `Lesson`."""
+        """Judge a function with questions drawn from the seed of the grading; see `Lesson.check`."""
         name = function.__name__
         confined = self.confined.get(name)
-        if confined and confined.budget.ended:  # by another function of the exercise
+        if confined and confined.budget.ended:  # another function of the exercise ended badly, not this one
             confined.budget = Budget(SECONDS)
+        other_passes = {key: method for key, method in self.mine.items() if key != name}
+        self.mine = self._others() | other_passes
         digest = hashlib.sha256(f"{self._seed} {self.exercises[0].number} {name}".encode()).digest()
-        self.mine = {**self._others(), **{key: self.mine[key] for key in self.mine if key != name}}
         super().check(function, seed=int.from_bytes(digest[:4], "little") % 10**6, **route)
         if self.verdicts[-1].state == "passed" and is_operation(name):
             self._passed[name] = function
         elif self.verdicts[-1].state == "failed":
             self._passed.pop(name, None)
 
-    def result(self, name: str) -> tuple[str, str]:
-        """Return the mark of a function, and why it has that."""
-        budget = self.confined[name].budget
-        if budget.ended:
-            return budget.ended.mark, str(budget.ended)
-        verdicts = [one for one in self.verdicts if one.function == name]
-        failed = [one.text for one in verdicts if one.state != "passed"]
+    def result(self, name: str) -> Result:
+        """Return the mark of a function, and the reason for it."""
+        ended = self.confined[name].budget.ended
+        if ended:
+            return Result(ended.mark, str(ended))
+        verdicts = [verdict for verdict in self.verdicts if verdict.function == name]
+        failed = [verdict.text for verdict in verdicts if verdict.state != "passed"]
         if failed:
-            return "wrong", failed[0]
+            return Result("wrong", failed[0])
         if self.astray or not verdicts:
-            return "crashed", self.astray or "the check does not come to it."
-        return "right", ""
+            return Result("crashed", self.astray or "the check does not reach it.")
+        return Result("right", "")
 
     def _save(self) -> bool:
-        """Write nothing: this is not the reader's folder."""
+        """Write nothing: in a grading there is no mine.py of the reader's."""
         return True
 
     def _others(self) -> dict[str, FunctionType]:
-        """Return the student's operations that this exercise can be judged with."""
-        own = {name.removesuffix(BACKWARD) for name in self.exercises[0].functions}
-        serving = {}
+        """Return the student's operations that the engine of this exercise can have.
+
+        A forward without the student's own backward needs minibert's, which has to understand what it saves.
+        """
+        asked_for = {name.removesuffix(BACKWARD) for name in self.exercises[0].functions}
+        usable = {}
         for name, function in self._passed.items():
             backward = f"{name}{BACKWARD}"
-            alone = backward not in self._passed and hasattr(Ops, backward)
-            if not alone or name in own or _keeps(function):
-                serving[name] = function
-        return serving
+            needs_ours = backward not in self._passed and hasattr(Ops, backward)
+            if not needs_ours or name in asked_for or _keeps_our_residual(function):
+                usable[name] = function
+        return usable
 
-    def _explained(
-        self, function: FunctionType, exercise: Exercise | None, judge: Route | OnSheet, seed: int
-    ) -> str:
-        """Return what `Lesson` says went wrong; only now are solutions and mistakes in memory."""
+    def _explained(self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int) -> str:
+        """Return what `Lesson` says went wrong, with a budget of its own.
+
+        The verdict is given, so that a child may now hold the solutions and mistakes, which are read here.
+        """
         confined = self.confined[function.__name__]
         budget = confined.budget
         confined.budget = Budget(EXPLAINING)
-        known = {one.number: one for one in exercises(notebook_source(self.number))}
+        with_solutions = {each.number: each for each in exercises(notebook_source(self.number))}
         try:
-            return super()._explained(function, known[self.exercises[0].number], judge, seed)
+            return super()._explained(function, with_solutions[self.exercises[0].number], judge, seed)
         finally:
             budget.spent += confined.budget.spent
             confined.budget = budget
 
 
 @cache
-def _keeps(function: FunctionType) -> bool:
-    """Tell whether a forward saves what minibert's backward can use."""
+def _keeps_our_residual(function: FunctionType) -> bool:
+    """Tell whether minibert's backward can use what a forward saves."""
     try:
         return judging.is_on_sheet(function.__name__) and judging.keeps_reference_residual(function)
-    except Exception:  # its process has ended, or it returns no pair
+    except Exception:  # a call of it ended badly, or it does not return a pair
         return False
 
 
 def any_seed() -> int:
-    """Draw a seed that nobody knows beforehand."""
+    """Draw a seed that nobody can know beforehand."""
     return secrets.randbelow(10**6)
 
 
@@ -312,9 +350,9 @@ def tally(marks: list[Mark]) -> Iterator[tuple[str, int]]:
     Yields
     ------
     str, int
-        A mark and how often it was given, of those that were; right ones first.
+        Each mark that was given, and how often; "right" comes first.
     """
     for name in reversed(MARKS):
-        count = sum(one.mark == name for one in marks)
+        count = sum(mark.mark == name for mark in marks)
         if count:
             yield name, count

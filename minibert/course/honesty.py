@@ -1,9 +1,9 @@
-"""What an answer may be made of: a judge of numbers can't see where they come from.
+"""Decide what an answer may be made of: the judges compare numbers, and can't see where they come from.
 
-Allowed are NumPy, the standard library's mathematics, what a chapter imports from minibert for its
-exercises, the reader's own helpers, and other operations through `self`. Not allowed are minibert's own
-operations in any disguise, code made from text, files and modules found at run time, and the second routes
-that the checks are made of. Copying the text of a solution can't be told from having written it.
+Allowed are NumPy, the standard library's mathematics, what a chapter imports from minibert for its exercises,
+the reader's own helpers, and other operations through `self`. Forbidden are minibert's own operations in any
+disguise, code made from text, files and modules found at run time, and the routes that a check compares the
+answer with. A copied solution can't be told from one that the reader has written.
 """
 
 import ast
@@ -16,72 +16,70 @@ from typing import Any
 from minibert.course.judging import is_operation
 from minibert.model.ops import Ops
 
-# Of the private methods those that blocks are asked to call, and what draws the bits of attention's dropout.
+# Private methods that an answer may call: the blocks of an exercise need them.
 PRIVATE = ("_dropout", "_dropout_backward", "_linear_backward", "_norm_backward", "_probability_mask")
-# What finds code, names or files while the program runs.
+# Names that find code, names or files while the program runs.
 REFUSED = (
     "__base__ __bases__ __builtins__ __class__ __closure__ __code__ __dict__ __func__ __getattribute__ "
     "__globals__ __import__ __loader__ __mro__ __reduce__ __self__ __spec__ __subclasses__ __wrapped__ "
     "compile ctypes eval exec gc getattr globals importlib inspect linecache locals open os "
     "pathlib pickle setattr subprocess super sys vars"
 ).split()
-# The same as attributes of a library that has imported them, and what frames and functions tell of others.
+# Attributes with the same effect: modules that a library has imported, and what frames reveal about callers.
 _INSIDE = frozenset(
     "attrgetter builtins ctypes ctypeslib f_back f_builtins f_code f_globals f_locals gc gi_frame importlib "
     "inspect linecache methodcaller os pathlib pickle subprocess sys tb_frame".split()
 )
-# The standard library's mathematics, and what it has for text and for collections.
+# Modules of the standard library that an answer may import: mathematics, text and collections.
 ALLOWED = frozenset(
     "__future__ array bisect cmath collections copy dataclasses decimal enum fractions functools heapq "
     "itertools json math numbers numpy operator random re statistics string struct textwrap time typing "
     "unicodedata warnings".split()
 )
-# Modules of minibert that hold no answer.
+DEEPEST = 3  # levels of containers and wrappers that are searched for an operation of minibert's
+# Modules of minibert that an answer may use, because no answer is in them.
 MODULES = ("minibert.base", "minibert.core.config", "minibert.core.ops.erf")
 
 
-def honest(function: FunctionType, checks: str = "", alone: tuple[str, ...] = ()) -> list[str]:
+def honest(function: FunctionType, checks: str = "") -> list[str]:
     """List the reasons why an answer is not its author's own work.
 
     Parameters
     ----------
     function : function
-        The answer; its helpers are looked at as well.
+        The answer; the helpers that it uses are checked as well.
     checks : str
-        Python of the checks of its chapter; what they define may not be called.
-    alone : tuple of str
-        Names of operations that it may not call through `self`, besides itself.
+        Source of the checks of its chapter. An answer may not call the functions that these define.
 
     Returns
     -------
     list of str
-        Sentences; empty for an answer that is allowed.
+        Sentences; empty if the answer is allowed.
     """
     name = function.__name__
-    routes = {
-        node.name: _body(node) for node in ast.walk(ast.parse(checks)) if isinstance(node, ast.FunctionDef)
-    }
-    reasons: dict[str, None] = {}
-    for one in _reached(function, set()):
-        source = getattr(one, "__course_source__", None) or _source(one)
+    nodes = ast.walk(ast.parse(checks))
+    routes = [_body(node) for node in nodes if isinstance(node, ast.FunctionDef)]
+    reasons: list[str] = []
+    for used in _reached(function, set()):
+        source = _source(used)
         if not source:
-            reasons[f"{one.__name__} has no source that can be read."] = None
+            reasons.append(f"{used.__name__} has no source that can be read.")
             continue
         tree = ast.parse(textwrap.dedent(source))
-        if one is not function and _body(tree.body[0]) in routes.values():
-            reasons[f"{one.__name__} is a route of the check."] = None
-        for reason in (*refused(tree, name, alone), *_captured(one, tree)):
-            reasons[reason] = None
-    return list(reasons)
+        if used is not function and _body(tree.body[0]) in routes:
+            reasons.append(f"{used.__name__} is a route of the check.")
+        reasons += refused(tree, name)
+        reasons += _captured(used, tree)
+    return list(dict.fromkeys(reasons))
 
 
 def is_allowed_import(name: str) -> bool:
-    """Tell whether an answer may import this whatever its chapter imports.
+    """Tell whether an answer may import a name in every chapter.
 
     Parameters
     ----------
     name : str
-        Of a module, or of something in one.
+        Dotted name of a module, or of something in one.
 
     Returns
     -------
@@ -92,16 +90,15 @@ def is_allowed_import(name: str) -> bool:
     return (root in ALLOWED and not is_inside) or name.startswith(MODULES)
 
 
-def refused(tree: ast.AST, name: str, alone: tuple[str, ...] = ()) -> Iterator[str]:
-    """Name what stands in the text of an answer and may not.
+def refused(tree: ast.AST, name: str) -> Iterator[str]:
+    """List what the text of an answer contains and may not contain.
 
     Parameters
     ----------
     tree : AST
+        Syntax tree of the answer, or of a helper.
     name : str
-        Of the answer.
-    alone : tuple of str, default ()
-        As of `honest`.
+        Name of the answer.
 
     Yields
     ------
@@ -114,29 +111,30 @@ def refused(tree: ast.AST, name: str, alone: tuple[str, ...] = ()) -> Iterator[s
         if isinstance(node, ast.Name) and node.id in REFUSED:
             yield f"it uses {node.id}."
         if isinstance(node, ast.Import):
-            yield from (f"it imports {one.name}." for one in node.names if not is_allowed_import(one.name))
+            names = [alias.name for alias in node.names]
+            yield from (f"it imports {imported}." for imported in names if not is_allowed_import(imported))
         if isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            if not all(is_allowed_import(f"{module}.{one.name}") for one in node.names):
+            if not all(is_allowed_import(f"{module}.{alias.name}") for alias in node.names):
                 yield f"it imports {module}."
         if isinstance(node, ast.Attribute):
             if node.attr in _INSIDE or (node.attr in REFUSED and node.attr.startswith("__")):
                 yield f"it uses {node.attr}."
-            own = isinstance(node.value, ast.Name) and node.value.id == "self"
-            private = node.attr.startswith("_") and node.attr not in PRIVATE
-            if own and (private or node.attr in (name, *alone)):
+            is_of_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+            is_private = node.attr.startswith("_") and node.attr not in PRIVATE
+            if is_of_self and (is_private or node.attr == name):
                 yield f"it calls self.{node.attr}."
 
 
 def _captured(function: FunctionType, tree: ast.AST) -> Iterator[str]:
-    """Name the operations of minibert among what a function holds, in whatever wrapping."""
+    """List the operations of minibert among the values that a function uses, however they are wrapped."""
     for name, value in _held(function, tree):
-        if _is_reference(value, 0):
+        if _is_reference(value, depth=0):
             yield f"{name} is an operation of minibert, or holds one."
 
 
 def _held(function: FunctionType, tree: ast.AST) -> Iterator[tuple[str, Any]]:
-    """List the values that a function uses: of global names, of a closure, of defaults."""
+    """List the values that a function uses: global names, variables of a closure, and defaults."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for name in sorted(names & set(function.__globals__)):
         yield name, function.__globals__[name]
@@ -148,49 +146,54 @@ def _held(function: FunctionType, tree: ast.AST) -> Iterator[tuple[str, Any]]:
 
 
 def _is_reference(value: Any, depth: int) -> bool:
-    """Tell whether a value is an engine, a class of one, or an operation of one, or is made of such."""
-    if depth > 3:
+    """Tell whether a value is an engine, its class or one of its operations, or contains or wraps one."""
+    if depth > DEEPEST:
         return False
-    if isinstance(value, Ops):
-        return True
-    if isinstance(value, type) and any(
-        is_operation(key) and callable(one) for key, one in vars(value).items()
-    ):
-        return True
-    if isinstance(value, type) and issubclass(value, Ops):
+    if isinstance(value, Ops) or (isinstance(value, type) and _is_engine_class(value)):
         return True
     module = getattr(value, "__module__", "") or ""
-    if module.startswith("minibert.course"):  # the routes of checks
+    if module.startswith("minibert.course"):  # a route of a check
         return True
     if module.startswith("minibert.") and is_operation(getattr(value, "__name__", "")):
         return True
     if isinstance(value, ModuleType):
         return value.__name__.startswith("minibert") and not value.__name__.startswith(MODULES)
-    inner = [getattr(value, name, None) for name in ("func", "__func__", "__wrapped__", "__self__")]
+    wrapped = [getattr(value, name, None) for name in ("func", "__func__", "__wrapped__", "__self__")]
+    contents: list[Any] = []
     if isinstance(value, dict):
-        inner += list(value.values())
+        contents = list(value.values())
     elif isinstance(value, list | tuple | set):
-        inner += list(value)
-    return any(_is_reference(one, depth + 1) for one in inner if one is not None)
+        contents = list(value)
+    return any(_is_reference(inner, depth + 1) for inner in [*wrapped, *contents] if inner is not None)
+
+
+def _is_engine_class(kind: type) -> bool:
+    """Tell whether a class is `Ops` or made of it, or defines a method with the name of an operation."""
+    if issubclass(kind, Ops):
+        return True
+    return any(is_operation(name) and callable(member) for name, member in vars(kind).items())
 
 
 def _reached(function: FunctionType, seen: set[int]) -> Iterator[FunctionType]:
-    """List a function and the functions of the reader's that it uses."""
+    """List a function, and those of the reader's functions that it uses, directly or not."""
     if id(function) in seen:
         return
     seen.add(id(function))
     yield function
-    source = getattr(function, "__course_source__", None) or _source(function)
+    source = _source(function)
     if not source:
         return
     for _, value in _held(function, ast.parse(textwrap.dedent(source))):
-        own = getattr(value, "__module__", "") in ("__main__", "mine")
-        if isinstance(value, FunctionType) and own:
+        is_readers = getattr(value, "__module__", "") in ("__main__", "mine")
+        if isinstance(value, FunctionType) and is_readers:
             yield from _reached(value, seen)
 
 
 def _source(function: FunctionType) -> str:
-    """Return the source of a function, or "" where there is none."""
+    """Return the source of a function as it was when it was defined, or "" where there is none."""
+    kept = getattr(function, "__course_source__", "")
+    if kept:
+        return str(kept)
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
@@ -198,7 +201,7 @@ def _source(function: FunctionType) -> str:
 
 
 def _body(node: ast.AST) -> str:
-    """Return what a function does, without its name and docstring."""
+    """Return a text that is the same for two functions that differ only in name and docstring."""
     if not isinstance(node, ast.FunctionDef):
         return ""
     body = node.body

@@ -1,10 +1,16 @@
-"""What an answer is judged by: the complex step, a second route to the same value, or a law."""
+"""Judge an answer: by the complex step, by a second route to the same value, or by a law.
+
+There are two judges with the same methods, which `Judge` documents. `OnSheet` judges an operation that the
+gradient check covers, with the cases of `minibert gradcheck`. `Route` judges any other function, with
+questions and criteria of its own.
+"""
 
 import inspect
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import product
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -25,43 +31,41 @@ from minibert.course.diagnosis import Asked, Probe, names_in, parts_of, probes_o
 from minibert.course.running import Plain, Rejected, barred, call, require_parameters
 from minibert.model.ops import Ops
 
-BOUND = 1e-12  # of float64's rounding: a wrong term shows as 1e-3 or more
-EXACT = 1e-14  # of an element of a gradient: right formulas err by 3e-15, 4-point differences by 3e-13
-CONSUMED = ("grads", "dtable", "total")  # accumulators, which an operation may change
+BOUND = 1e-12  # relative error that float64's rounding may cause; a wrong term causes 1e-3 or more
+# Relative error of an element of a gradient: a right formula errs by 3e-15, a four-point difference by 3e-13.
+EXACT = 1e-14
+TILTED = 1e-9  # relative error of a derivative that a forward carries in its imaginary part
+TINY = 1e-300  # in place of a scale that is zero
+FAR_APART = 2000.0  # scale of logits so far apart that all exponentials but the largest one underflow
+CONSUMED = ("grads", "dtable", "total")  # parameters that are accumulators, which an operation may change
 BACKWARD = "_backward"
-ENOUGH = 12  # questions to a plain function that a law has to hold for
-_ENGINES: WeakSet[type] = WeakSet()  # classes of readers' engines; a class that is only called Mine is none
+RESULT = "the result"  # name of the part of a forward's answer that is not saved for its backward
+ENOUGH = 12  # questions about a plain function, all of which a law of `diagnosis` has to explain
+# Classes of readers' engines. Their name alone does not tell: a cheat may call a class of its own Mine.
+_ENGINES: WeakSet[type] = WeakSet()
 Methods = dict[str, Any]
-Change = Callable[[dict[str, Any]], dict[str, Any]]  # of the arguments of a question
+Change = Callable[[dict[str, Any]], dict[str, Any]]  # takes the arguments of a question, returns other ones
 
 
-class Route(NamedTuple):
-    """How a function is judged that the gradient check does not know."""
-
-    draw: Callable[[np.random.Generator], tuple[Any, ...]]  # makes the arguments
-    same_as: Callable[..., Any] | None = None  # arguments -> the right answer, by another route
-    law: Callable[..., str | None] | None = None  # answer, arguments -> None, or what does not hold
-    gradient_of: Callable[..., Any] | None = None  # arguments -> a scalar, whose gradients are the answer
-    wrt: tuple[int, ...] = (0,)  # the arguments that these are with respect to
-    times: int = 5  # how many arguments are drawn
-    tolerance: float = BOUND  # of the largest error, relative to the largest value
+class Judge(Protocol):
+    """What both judges can do: accept or reject a function, and help to explain why it is wrong."""
 
     def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
-        """Judge the answers to all the questions of a seed.
+        """Judge the answers of a function to all the questions of a seed.
 
         Parameters
         ----------
         function : function
-            The reader's; with the name of an operation it is called as a method of an engine.
+            The reader's. If it has the name of an operation, it is called as a method of an engine.
         mine : dict of function
-            Other operations of the same author, which that engine has.
+            The author's other operations by name, which that engine has as well.
         seed : int
-            Of the arguments.
+            Seed of the questions.
 
         Returns
         -------
         error : float
-            The largest, relative.
+            The largest relative error.
         about : str
             What was asked, and how it was judged.
 
@@ -70,43 +74,25 @@ class Route(NamedTuple):
         Rejected
             When an answer is wrong or can't be judged, or the function raises or changes its arguments.
         """
-        worst = 0.0
-        for arguments, answer in self._answers(function, mine, seed):
-            if self.same_as:
-                expected = self.same_as(*deepcopy(arguments))
-                worst = max(worst, compare(answer, expected, self.tolerance))
-            if self.law:
-                try:
-                    broken = self.law(answer, *arguments)
-                except Exception as error:
-                    raise Rejected(f"the answer, {_short(answer)}, can't be judged: {error}") from None
-                if isinstance(broken, str):
-                    raise Rejected(broken)
-            if self.gradient_of:
-                worst = max(worst, self._gradient_error(answer, arguments, seed))
-        how = "by another route"
-        if self.law:
-            how = "by a law"
-        if self.gradient_of:
-            how = "by the complex step"
-        return worst, f"{counted(self.times, 'fresh question')}, {how}"
+        ...
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
         """Return the answers to all the questions of a seed.
+
+        Two functions that make the same mistake have the same outputs.
 
         Parameters
         ----------
         function : function
         mine : dict of function
         seed : int
-            As of `judge`.
+            As for `judge`.
 
         Returns
         -------
         list
-            As many as `times`.
         """
-        return [answer for _, answer in self._answers(function, mine, seed)]
+        ...
 
     def asked(
         self,
@@ -123,50 +109,24 @@ class Route(NamedTuple):
         function : function
         mine : dict of function
         seed : int
-            As of `judge`.
+            As for `judge`.
         solution : function
-            Of the exercise; its answers are right where there is no second route. None: there is none.
+            The exercise's own; what it answers is right where the judge knows no other way to a right answer.
+            None: there is no solution.
         change : function
-            Of the arguments of all questions; None: they are as they were drawn.
+            Changes the arguments of every question; None: they stay as drawn.
 
         Returns
         -------
         list of Asked
-            Empty where nothing says what is right.
+            Answers with the right ones; empty where nothing says what is right.
         """
-        right = self.same_as or solution
-        if not right:
-            return []
-        name = function.__name__
-        signature = inspect.signature(function)
-        names = [parameter for parameter in signature.parameters if parameter != "self"]
-        parts = names_in(function.__doc__) or names_in(solution.__doc__ if solution else "")
-
-        def methods(one: Any) -> Any:
-            if one is self.same_as or not is_operation(name):
-                return one
-            return getattr(engine_of(mine | {name: one}), name)
-
-        asked: list[Asked] = []
-        while len(asked) < ENOUGH:
-            rng = np.random.default_rng(seed + len(asked))
-            for _ in range(min(self.times, ENOUGH)):
-                arguments = dict(zip(names, self.draw(rng), strict=False))
-                if change:
-                    arguments = change(arguments)
-                with np.errstate(all="ignore"):
-                    found = methods(function)(*deepcopy(list(arguments.values())))
-                    expected = methods(right)(*deepcopy(list(arguments.values())))
-                both = [parts_of(found, parts), parts_of(expected, parts)]
-                if is_operation(name) and hasattr(Ops, f"{name}{BACKWARD}"):
-                    both = [_forward_parts(*found), _forward_parts(*expected)]
-                asked.append(Asked(both[0], both[1], arguments))
-        return asked
+        ...
 
     def probes(
         self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None
     ) -> list[Probe]:
-        """List what may be changed in the questions that would make a wrong answer right.
+        """List changes of the questions that might make a wrong answer right.
 
         Parameters
         ----------
@@ -174,124 +134,190 @@ class Route(NamedTuple):
         mine : dict of function
         seed : int
         solution : function
-            As of `asked`.
+            As for `asked`.
 
         Returns
         -------
         list of Probe
         """
+        ...
+
+
+class Route(NamedTuple):
+    """Judge a function that the gradient check does not cover; a `Judge`.
+
+    At least one criterion is given: `same_as`, `law` or `gradient_of`. Every answer has to meet all that are.
+    """
+
+    draw: Callable[[np.random.Generator], tuple[Any, ...]]  # makes the arguments of a question
+    same_as: Callable[..., Any] | None = None  # takes the arguments, returns the right answer another way
+    law: Callable[..., str | None] | None = None  # takes answer and arguments; says what is broken, or None
+    gradient_of: Callable[..., Any] | None = None  # takes the arguments, returns the scalar to differentiate
+    wrt: tuple[int, ...] = (0,)  # indices of the arguments with respect to which the answer is a gradient
+    times: int = 5  # questions of a seed
+    tolerance: float = BOUND  # largest error that is allowed, relative to the largest value
+
+    def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
+        """Judge the answers to all the questions of a seed; see `Judge`."""
+        worst = 0.0
+        for arguments, answer in self._answers(function, mine, seed):
+            if self.same_as:
+                expected = self.same_as(*deepcopy(arguments))
+                require_alike(answer, expected)
+            if self.law:  # its sentence says more than that numbers differ
+                try:
+                    broken = self.law(answer, *arguments)
+                except Exception as error:
+                    raise Rejected(f"the answer, {_short(answer)}, can't be judged: {error}") from None
+                if isinstance(broken, str):
+                    raise Rejected(broken)
+            if self.same_as:
+                worst = max(worst, compare(answer, expected, self.tolerance))
+            if self.gradient_of:
+                worst = max(worst, self._gradient_error(answer, arguments, seed))
+        how = "by another route"
+        if self.law:
+            how = "by a law"
+        if self.gradient_of:
+            how = "by the complex step"
+        return worst, f"{counted(self.times, 'fresh question')}, {how}"
+
+    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
+        """Return the answers to all the questions of a seed, `times` of them; see `Judge`."""
+        return [answer for _, answer in self._answers(function, mine, seed)]
+
+    def asked(
+        self,
+        function: FunctionType,
+        mine: Methods,
+        seed: int,
+        solution: FunctionType | None,
+        change: Change | None = None,
+    ) -> list[Asked]:
+        """Ask at least `ENOUGH` questions; without `same_as`, the solution is right. See `Judge`."""
+        right = self.same_as or solution
+        if not right:
+            return []
+        name = function.__name__
+        signature = inspect.signature(function)
+        parameters = [parameter for parameter in signature.parameters if parameter != "self"]
+        part_names = names_in(function.__doc__) or names_in(solution.__doc__ if solution else "")
+        saves = is_operation(name) and hasattr(Ops, f"{name}{BACKWARD}")
+
+        def as_called(answering: Any) -> Any:
+            if answering is self.same_as or not is_operation(name):
+                return answering
+            return getattr(engine_of(mine | {name: answering}), name)
+
+        def parts(answer: Any) -> dict[str, Any]:
+            return _forward_parts(*answer) if saves else parts_of(answer, part_names)
+
+        asked: list[Asked] = []
+        while len(asked) < ENOUGH:
+            rng = np.random.default_rng(seed + len(asked))
+            for _ in range(min(self.times, ENOUGH)):
+                arguments = dict(zip(parameters, self.draw(rng), strict=False))
+                if change:
+                    arguments = change(arguments)
+                with np.errstate(all="ignore"):
+                    found = as_called(function)(*deepcopy(list(arguments.values())))
+                    expected = as_called(right)(*deepcopy(list(arguments.values())))
+                asked.append(Asked(parts(found), parts(expected), arguments))
+        return asked
+
+    def probes(
+        self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None
+    ) -> list[Probe]:
+        """List what `probes_of` finds among the arguments; see `Judge`."""
+
+        def ask(change: Change) -> list[Asked]:
+            return self.asked(function, mine, seed, solution, change)
+
         arguments = self.asked(function, mine, seed, solution)[0].arguments
-        return list(
-            probes_of(function, arguments, lambda change: self.asked(function, mine, seed, solution, change))
-        )
+        return list(probes_of(function, arguments, ask))
 
     def _answers(self, function: FunctionType, mine: Methods, seed: int) -> Iterator[tuple[Any, Any]]:
-        """Ask the questions of a seed; an operation of `Ops` is called as a method of an engine."""
+        """Ask the questions of a seed, and yield the arguments of each with its answer.
+
+        An operation of `Ops` is called as a method of an engine, and may change its arguments: an update of
+        the optimizer does. While the reader's function runs, minibert's own answer to the question is barred.
+        """
         name = function.__name__
         reference = getattr(self.same_as, "__name__", "")
-        target = reference if is_operation(reference) else name
+        barred_name = reference if is_operation(reference) else name
         if is_operation(name):
             require_parameters(function, getattr(Ops, name))
 
-        def answer(*args: Any) -> Any:
-            with barred(_classes(), target):
+        def call_barred(*args: Any) -> Any:
+            with barred(_classes(), barred_name):
                 return call(function, *args)
 
-        asked = answer
+        answer = call_barred
         if is_operation(name):
-            asked = getattr(engine_of(mine | {name: answer}), name)
+            answer = getattr(engine_of(mine | {name: call_barred}), name)
         rng = np.random.default_rng(seed)
         for _ in range(self.times):
             arguments = self.draw(rng)
             before = deepcopy(arguments)
-            result = asked(*arguments)
-            if not is_operation(name):  # which may consume what it updates
+            result = answer(*arguments)
+            if not is_operation(name):
                 require_unchanged(arguments, before)
             yield before, result
 
     def _gradient_error(self, answer: Any, arguments: tuple[Any, ...], seed: int) -> float:
-        """Compare gradients with the complex step, each along a random direction of its own."""
+        """Compare each gradient with the complex step, in a random direction; return the largest error."""
         gradients = answer if isinstance(answer, tuple | list) else (answer,)
-        points = [np.asarray(arguments[place], np.float64) for place in self.wrt]
+        points = [np.asarray(arguments[index], np.float64) for index in self.wrt]
         require_alike(tuple(gradients), tuple(points))
         rng = np.random.default_rng(seed)
         worst = 0.0
-        for place, at, gradient in zip(self.wrt, points, gradients, strict=True):
+        for index, at, gradient in zip(self.wrt, points, gradients, strict=True):
             v = rng.standard_normal(at.shape)
 
-            def along(x: Any, place: int = place) -> Any:
-                return self.gradient_of(*arguments[:place], x, *arguments[place + 1 :])  # type: ignore[misc]
+            def with_argument(x: Any, index: int = index) -> Any:
+                return self.gradient_of(*arguments[:index], x, *arguments[index + 1 :])  # type: ignore[misc]
 
-            exact = float(complex_step(along, at, v))
+            exact = float(complex_step(with_argument, at, v))
             directional = float((gradient * v).sum())
             lengths = float(np.linalg.norm(gradient) * np.linalg.norm(v))
-            scale = max(lengths, abs(exact), 1e-300)
+            scale = max(lengths, abs(exact), TINY)
             error = _within(abs(directional - exact) / scale, self.tolerance)
             worst = max(worst, error)
         return worst
 
 
 class OnSheet:
-    """How an operation is judged that is on the proof sheet of `minibert gradcheck`; as `Route` otherwise."""
+    """Judge an operation that is on the proof sheet of `minibert gradcheck`; a `Judge`.
+
+    A forward is compared with the reference. A backward is compared with the complex step of its forward: the
+    author's if `mine` has it, or else minibert's.
+    """
 
     def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
-        """Judge a method of `Ops` on every case of the sheet, at two sets of fresh shapes.
+        """Judge a method of `Ops` on every case of the sheet, at two sets of fresh shapes; see `Judge`.
 
-        Parameters
-        ----------
-        function : function
-            The reader's, with the name of the operation.
-        mine : dict of function
-            Others of the same author, its forward perhaps among them.
-        seed : int
-            Of the shapes and the arguments.
-
-        Returns
-        -------
-        error : float
-            The largest, relative.
-        about : str
-            How many cases there were, and how they were judged.
-
-        Raises
-        ------
-        Rejected
-            When a result is wrong, of another precision, or of no use to its caller.
+        It is rejected as well if a result is of another precision, or of no use to its caller.
         """
         name = function.__name__
         require_parameters(function, getattr(Ops, name))
         is_backward = name.endswith(BACKWARD)
-        error_of = _backward_error if is_backward else _forward_error
+        errors_of = (_backward_error,) if is_backward else (_forward_error, _saved_error)
         engine = engine_of(mine | {name: _watched(function)})
         rng = np.random.default_rng(seed)
         cases = [*_cases(name, rng), *_cases(name, rng)]
         worst = 0.0
-        for case in cases:
+        for error_of, case in product([*errors_of, _kinds_error], cases):
             try:
                 worst = max(worst, error_of(engine, case, name, seed))
-                _require_kinds(engine, case, is_backward, seed)
             except Rejected:
                 raise
-            except Exception as error:  # of what was returned, somewhere further on
+            except Exception as error:  # raised by minibert, which was given a wrong result
                 raise Rejected(f"its result is of no use to its caller: {error} ({case.label}).") from None
         how = "by the complex step" if is_backward else "against the reference"
         return worst, f"{len(cases)} cases of fresh shapes, {how}"
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
-        """Return what it computes on the cases of a seed.
-
-        Parameters
-        ----------
-        function : function
-        mine : dict of function
-        seed : int
-            As of `judge`.
-
-        Returns
-        -------
-        list
-            For each case the result of a forward, or the gradients by name.
-        """
+        """Return for each case the result of a forward, or the gradients of a backward; see `Judge`."""
         name = function.__name__
         engine = engine_of(mine | {name: function})
 
@@ -314,20 +340,19 @@ class OnSheet:
         change: Change | None = None,
         lengths: tuple[int, ...] | None = None,
     ) -> list[Asked]:
-        """Ask all cases at two sets of shapes.
+        """Ask every case at two sets of shapes; see `Judge`. The reference says what is right.
 
         Parameters
         ----------
         function : function
         mine : dict of function
         seed : int
-            As of `judge`.
         solution : function
-            Not needed: the reference is right.
+            Not needed.
         change : function
-            Of the arguments, the gradient from above among them; None: they are as they were drawn.
+            Changes the arguments of every case, to which the gradient from above belongs.
         lengths : tuple of int
-            Of the sequences; None: they are drawn.
+            Lengths of the sequences; None: they are drawn.
 
         Returns
         -------
@@ -336,6 +361,14 @@ class OnSheet:
         name = function.__name__
         is_backward = name.endswith(BACKWARD)
         upstream_name = list(inspect.signature(getattr(Ops, name)).parameters)[1]
+
+        def parts(engine: Ops, case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
+            of_case = {key: arguments[key] for key in case.arguments}
+            with np.errstate(all="ignore"):
+                if is_backward:
+                    return engine_gradients(engine, case, of_case, arguments[upstream_name])
+                return _forward_parts(*_run_forward(engine, case, of_case))
+
         asked = []
         for offset in range(2):
             rng = np.random.default_rng(seed + offset)
@@ -345,39 +378,19 @@ class OnSheet:
                     arguments[upstream_name] = upstream(case, rng)
                 if change:
                     arguments = change(arguments)
-                values = [arguments[key] for key in case.arguments]
-                given = dict(zip(case.arguments, values, strict=True))
-                both = []
-                for engine in (engine_of(mine | {name: function}), Ops()):
-                    with np.errstate(all="ignore"):
-                        if is_backward:
-                            one = engine_gradients(engine, case, given, arguments[upstream_name])
-                        else:
-                            one = _forward_parts(*_run_forward(engine, case, given))
-                    both.append(one)
-                if set(both[0]) != set(both[1]):  # it saves something else
-                    both = [{"the result": one["the result"]} for one in both]
+                found = parts(engine_of(mine | {name: function}), case, arguments)
+                expected = parts(Ops(), case, arguments)
+                if set(found) != set(expected):  # it saves other arrays than the reference
+                    found = {RESULT: found[RESULT]}
+                    expected = {RESULT: expected[RESULT]}
                 totals = tuple(case.params) if is_backward else ()
-                asked.append(Asked(both[0], both[1], arguments, case.variant, totals))
+                asked.append(Asked(found, expected, arguments, case.variant, totals))
         return asked
 
     def probes(
         self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None = None
     ) -> list[Probe]:
-        """List what may be changed in the cases that would make a wrong answer right.
-
-        Parameters
-        ----------
-        function : function
-        mine : dict of function
-        seed : int
-        solution : function
-            As of `asked`.
-
-        Returns
-        -------
-        list of Probe
-        """
+        """List special shapes, then what `probes_of` finds among the arguments; see `Judge`."""
 
         def ask(change: Change) -> list[Asked]:
             return self.asked(function, mine, seed, change=change)
@@ -393,8 +406,8 @@ class OnSheet:
 
 
 def _forward_parts(result: Any, saved: Any) -> dict[str, Any]:
-    """Name the result of a forward, and the arrays that it saves."""
-    parts = {"the result": result}
+    """Give names to the result of a forward and to the arrays that it saves."""
+    parts = {RESULT: result}
     for name in getattr(saved, "_fields", ()):
         value = getattr(saved, name)
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
@@ -403,7 +416,7 @@ def _forward_parts(result: Any, saved: Any) -> dict[str, Any]:
 
 
 def _depends_on_borders(name: str) -> bool:
-    """Tell whether an operation reads where sequences begin."""
+    """Tell whether the result of an operation depends on where sequences begin."""
     return any(word in name for word in ("attention", "embedding_block", "pooler", "masked_lm"))
 
 
@@ -422,12 +435,12 @@ def is_operation(name: str) -> bool:
 
 
 def is_on_sheet(name: str) -> bool:
-    """Tell whether the gradient check knows the operation.
+    """Tell whether the gradient check covers an operation.
 
     Parameters
     ----------
     name : str
-        Of a forward or a backward.
+        Name of a forward or a backward.
 
     Returns
     -------
@@ -437,17 +450,17 @@ def is_on_sheet(name: str) -> bool:
 
 
 def engine_of(methods: Methods) -> Ops:
-    """Make an engine that has these methods, and minibert's own beside them.
+    """Make an engine that has these methods, and minibert's own for all other operations.
 
     Parameters
     ----------
     methods : dict of function
-        By the names of the operations.
+        Methods by the names of the operations.
 
     Returns
     -------
     Ops
-        Of a class "Mine", whose name is "mine".
+        An engine of a new class "Mine", with the name "mine".
     """
     engine = type("Mine", (Ops,), {"name": "mine", **methods})
     _ENGINES.add(engine)
@@ -455,42 +468,42 @@ def engine_of(methods: Methods) -> Ops:
 
 
 def keeps_reference_residual(function: FunctionType) -> bool:
-    """Tell whether a forward saves what minibert's own backward can use.
+    """Tell whether minibert's own backward can use what a forward saves.
 
     Parameters
     ----------
     function : function
-        With the name of an operation on the sheet.
+        A forward with the name of an operation on the sheet.
 
     Returns
     -------
     bool
-        By the type of what is saved, in the operation's first case.
+        Whether it saves an object of the same type as minibert's own, in the operation's first case.
     """
     name = function.__name__
     case = _cases(name, np.random.default_rng(0))[0]
-    _, ours = _run_forward(Ops(), case)
-    _, theirs = _run_forward(engine_of({name: function}), case)
-    return type(ours) is type(theirs)
+    _, reference = _run_forward(Ops(), case)
+    _, saved = _run_forward(engine_of({name: function}), case)
+    return type(saved) is type(reference)
 
 
 def _run_forward(engine: Ops, case: Case, arguments: Any = None) -> tuple[Any, Any]:
-    """Return the result of a case and what its backward needs, with other arguments where these are given."""
+    """Return the result of a case, and what its backward needs; None: with the arguments of the case."""
     inputs, params = split(case, case.arguments if arguments is None else arguments)
     return case.forward(engine, inputs, params)
 
 
 def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer") -> float:
-    """Return the largest relative error of nested answers.
+    """Return the largest relative error among nested answers.
 
     Parameters
     ----------
     found, expected : Any
-        Numbers and arrays, in lists, tuples and dictionaries perhaps.
+        Numbers and arrays, possibly in lists, tuples and dictionaries.
     tolerance : float
-        Of the error of each array, relative to its largest value.
+        Largest error of each array that is allowed, relative to the array's largest value.
     what : str
-        Begins the sentence that says what is wrong.
+        Subject of the sentence that says what is wrong.
 
     Returns
     -------
@@ -504,70 +517,81 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
     """
     require_alike(found, expected, what)
     worst = 0.0
-    for ours, theirs in zip(leaves(found), leaves(expected), strict=True):
-        right = np.asarray(theirs)
-        if right.dtype.kind not in "fciu":
-            if not np.array_equal(ours, theirs):
-                raise Rejected(f"{what} has {_short(ours)} where {_short(theirs)} is expected.")
-        elif not np.array_equal(ours, right, equal_nan=True):  # two answers may overflow alike
-            largest = float(np.abs(np.asarray(ours) - right).max())
-            error = largest / max(float(np.abs(right).max()), 1e-300)
+    for leaf, right_leaf in zip(leaves(found), leaves(expected), strict=True):
+        right = np.asarray(right_leaf)
+        is_number = right.dtype.kind in "fciu"
+        if not is_number and not np.array_equal(leaf, right_leaf):
+            at = ""
+            if right.ndim:
+                index = tuple(map(int, np.argwhere(leaf != right)[0]))
+                leaf, right_leaf, at = leaf[index].item(), right[index].item(), f" at {list(index)},"
+            raise Rejected(f"{what} has {_short(leaf)}{at} where {_short(right_leaf)} is expected.")
+        # Equal infinities and NaNs are right as well: an expected answer may overflow.
+        if is_number and not np.array_equal(leaf, right, equal_nan=True):
+            largest = float(np.abs(np.asarray(leaf) - right).max())
+            error = largest / max(float(np.abs(right).max()), TINY)
             worst = max(worst, _within(error, tolerance, what))
     return worst
 
 
 def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
-    """Refuse an answer that is not of the right form.
+    """Refuse an answer whose kinds or shapes are wrong.
 
     Parameters
     ----------
     found, expected : Any
-        As of `compare`.
+        As for `compare`.
     what : str
-        Begins the sentence that says what is wrong.
+        Subject of the sentence that says what is wrong.
 
     Raises
     ------
     Rejected
         When kinds, lengths, keys or shapes differ.
     """
-    ours = _described(found)
-    theirs = _described(expected)
-    if ours != theirs:
-        raise Rejected(f"{what} is {_short(ours, 200)}; expected {_short(theirs, 200)}.")
+    form = _described(found)
+    expected_form = _described(expected)
+    if form != expected_form:
+        raise Rejected(f"{what} is {_shortened(form, 200)}; expected {_shortened(expected_form, 200)}.")
 
 
 def require_unchanged(now: Any, before: Any) -> None:
-    """Refuse a function that has changed what it was given.
+    """Refuse a function that has changed its arguments.
 
     Parameters
     ----------
     now : Any
-        Arrays, in lists, tuples and dictionaries perhaps.
+        Arguments after the call: arrays, possibly in lists, tuples and dictionaries.
     before : Any
         A deep copy of them, made before the call.
 
     Raises
     ------
-    Rejected
-        When an array is not what it was.
+    Plain
+        When an array has changed.
     """
     for new, old in zip(leaves(now), leaves(before), strict=True):
         if not isinstance(old, np.ndarray):
             continue
         has_nan = old.dtype.kind in "fc"
         if not np.array_equal(new, old, equal_nan=has_nan):
-            raise Rejected("it changes an array that it was given; make a new one.")
+            raise Plain("it changes an array that it was given; make a new one.")
 
 
 def _described(value: Any) -> str:
-    """Describe the kinds and shapes of a nested value."""
+    """Describe the kinds and shapes in a nested value."""
     if isinstance(value, dict):
         inner = [f"{name!r}: {_described(value[name])}" for name in sorted(value, key=repr)]
         return f"{{{', '.join(inner)}}}"
     if isinstance(value, list | tuple):
         kind = "list" if isinstance(value, list) else "tuple"
-        return f"a {kind} of ({', '.join(map(_described, value))})"
+        inner = list(map(_described, value))
+        if set(inner) <= {"a number"}:
+            return f"a {kind} of {counted(len(inner), 'number')}"
+        if all(text.startswith("a list of ") and text.endswith((" number", " numbers")) for text in inner):
+            lengths = ", ".join(str(len(one)) for one in value)
+            return f"a {kind} of {counted(len(inner), 'list')} of numbers, of the lengths {lengths}"
+        return f"a {kind} of ({', '.join(inner)})"
     array = np.asarray(value)
     if array.dtype.kind not in "fciub":
         return type(value).__name__
@@ -596,26 +620,25 @@ def leaves(value: Any) -> list[Any]:
     return [leaf for part in parts for leaf in leaves(part)]
 
 
-def _short(value: Any, most: int = 60) -> str:
-    """Write a value in so many characters; a text of more than 60 stands for itself, without quotes."""
-    text = value if isinstance(value, str) and most > 60 else repr(value)
-    if len(text) <= most:
-        return text
-    return f"{text[:most]}…"
+def _short(value: Any) -> str:
+    """Write a value as Python does, cut to 60 characters."""
+    return _shortened(repr(value), 60)
+
+
+def _shortened(text: str, most: int) -> str:
+    """Cut a text to a number of characters."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _cases(name: str, rng: np.random.Generator, lengths: Any = None) -> list[Case]:
-    """Draw every case of an operation, at a shape in which no two letters agree but for given lengths."""
-    A = int(rng.integers(2, 4))
-    D = int(rng.integers(4, 7))
-    longer = rng.integers(3, 8, size=2)
-    drawn = rng.permutation([1, 2, 2, *longer])
-    if lengths is None:
-        lengths = drawn
-    M = int(rng.integers(4, 7))
-    H = A * D
-    size = Size(tuple(map(int, lengths)), H=H, A=A, F=H + 5, V=H + 14, M=M)
-    batch = random_batch(size, M, rng)
+    """Draw every case of an operation, at a shape in which no two sizes agree.
+
+    Lengths of sequences that are given may agree with another size.
+    """
+    size = _draw_size(rng)
+    if lengths is not None:
+        size = size._replace(lengths=tuple(map(int, lengths)))
+    batch = random_batch(size, size.M, rng)
     parameters = random_parameters(config_of(size), rng)
     every = [
         *primitives(size, batch, rng),
@@ -627,23 +650,42 @@ def _cases(name: str, rng: np.random.Generator, lengths: Any = None) -> list[Cas
     return [case for case in every if case.operation == operation]
 
 
-def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
-    """Add cases that the gradient check does without: another eps in every block, and certain answers."""
+def _draw_size(rng: np.random.Generator) -> Size:
+    """Draw sizes until all differ: arrays of the wrong shape must not fit by chance."""
+    while True:
+        A = int(rng.integers(2, 4))
+        D = int(rng.integers(4, 7))
+        lengths = tuple(map(int, rng.permutation([1, 2, 2, *rng.integers(3, 8, size=2)])))
+        M = int(rng.integers(4, 7))
+        H = A * D
+        size = Size(lengths, H=H, A=A, F=H + 5, V=H + 14, M=M)
+        T = sum(lengths)
+        sizes = [A, D, M, H, size.F, size.V, len(lengths), T, T + 1]  # take_rows takes T + 1 rows
+        if len(set(sizes)) == len(sizes):
+            return size
 
-    def below(path: str) -> dict[str, Any]:
-        within = f"{path}."
-        return {name.removeprefix(within): one for name, one in parameters.items() if name.startswith(within)}
+
+def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
+    """Build cases that the gradient check does not have: a large eps in every block, and logits far apart."""
+
+    def parameters_of(block: str) -> dict[str, Any]:
+        prefix = f"{block}."
+        return {
+            name.removeprefix(prefix): array for name, array in parameters.items() if name.startswith(prefix)
+        }
 
     config = config_of(size, layer_norm_eps=float(rng.uniform(0.2, 0.6)))
     x = {"x": rng.standard_normal((batch.T, size.H))}
-    scale = np.where(np.arange(batch.T) % 2, 1.0, 2000.0)[:, None]  # exp underflows to 0 in every other row
+    scale = np.where(np.arange(batch.T) % 2, 1.0, FAR_APART)[:, None]  # in every other row
     far = {"logits": scale * rng.standard_normal((batch.T, size.V))}
     labels = rng.integers(size.V, size=batch.T)
-    attention, feed_forward = (below(f"layers.1.{name}") for name in ("attention", "feed_forward"))
+    embeddings = parameters_of("embeddings")
+    attention = parameters_of("layers.1.attention")
+    feed_forward = parameters_of("layers.1.feed_forward")
     options = batch.cu_seqlens, config, None, 1, None
     return [
         case_of("softmax_cross_entropy", "far apart", batch, far, {}, labels),
-        case_of("embedding_block", "large eps", batch, {}, below("embeddings"), batch, TREE, config, None),
+        case_of("embedding_block", "large eps", batch, {}, embeddings, batch, TREE, config, None),
         case_of("attention_block", "large eps", batch, x, attention, TREE, *options),
         case_of(
             "feed_forward_block", "large eps", batch, x, feed_forward, TREE, config, None, 1, form=(config,)
@@ -651,53 +693,63 @@ def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Gene
     ]
 
 
-def _require_kinds(engine: Ops, case: Case, backward: bool, seed: int) -> None:
-    """Raise Rejected where single precision is not kept, or a forward loses a derivative on the way."""
+def _kinds_error(engine: Ops, case: Case, name: str, seed: int) -> float:
+    """Return 0.0; raise Rejected if single precision is lost, or the complex step's derivative."""
     rng = np.random.default_rng(seed)
     single = {}
-    tilted = {}  # along one direction of the complex numbers, whose derivative the imaginary part then is
-    for name, argument in case.arguments.items():
-        single[name] = argument.astype(np.float32)
-        tilted[name] = argument + 1j * STEP * rng.standard_normal(argument.shape)
+    tilted = {}  # a small imaginary step in a random direction, in which a forward carries its derivative
+    for part, argument in case.arguments.items():
+        single[part] = argument.astype(np.float32)
+        tilted[part] = argument + 1j * STEP * rng.standard_normal(argument.shape)
     u = upstream(case, rng).astype(np.float32)
-    if backward:
-        ours = engine_gradients(engine, case, single, u)
-        theirs = engine_gradients(Ops(), case, single, u)
+    if name.endswith(BACKWARD):
+        found = engine_gradients(engine, case, single, u)
+        reference = engine_gradients(Ops(), case, single, u)
     else:
-        ours = {"result": _run_forward(engine, case, single)[0]}
-        theirs = {"result": _run_forward(Ops(), case, single)[0]}
+        found = {"result": _run_forward(engine, case, single)[0]}
+        reference = {"result": _run_forward(Ops(), case, single)[0]}
         derivative, _ = _run_forward(engine, case, tilted)
         expected, _ = _run_forward(Ops(), case, tilted)
         what = "its derivative, which complex numbers carry through it as chapter 05 explains,"
-        compare(np.imag(derivative) / STEP, np.imag(expected) / STEP, 1e-9, what)
-    for name, array in ours.items():
-        if np.asarray(array).dtype != np.asarray(theirs[name]).dtype:
+        compare(np.imag(derivative) / STEP, np.imag(expected) / STEP, TILTED, what)
+    for part, array in found.items():
+        if np.asarray(array).dtype != np.asarray(reference[part]).dtype:
             likely = "np.sqrt of a number, or zeros without a dtype?"
-            raise Plain(f"{name} is {array.dtype} for float32: {likely}")
+            raise Plain(f"{part} is {array.dtype} for float32: {likely}")
+    return 0.0
 
 
-def _forward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
-    """Return the error of a forward; Rejected where it or what it saves is wrong."""
-    expected, reference = _run_forward(Ops(), case)
-    result, saved = _run_forward(engine, case)
-    error = compare(result, expected, BOUND, f"the result ({case.label})")
+def _forward_error(engine: Ops, case: Case, _name: str, _seed: int) -> float:
+    """Return the error of a forward's result; raise Rejected if it is wrong."""
+    expected, _ = _run_forward(Ops(), case)
+    result, _ = _run_forward(engine, case)
+    return compare(result, expected, BOUND, f"the result ({case.label})")
+
+
+def _saved_error(engine: Ops, case: Case, name: str, seed: int) -> float:
+    """Return 0.0; raise Rejected if a backward can't use what a forward saves in minibert's own type."""
+    _, reference = _run_forward(Ops(), case)
+    _, saved = _run_forward(engine, case)
     if type(saved) is type(reference) and hasattr(Ops, f"{name}{BACKWARD}"):
         try:
             _backward_error(engine, case, name, seed)
         except Rejected as wrong:
-            raise Rejected(f"the result is right, but what is saved serves no backward: {wrong}") from None
-    return error
+            raise Rejected(f"the result is right, but what it saves is wrong: {wrong}") from None
+        except Exception as error:  # raised by a backward, which can't use it
+            text = f"the result is right, but no backward can use what it saves: {error} ({case.label})."
+            raise Rejected(text) from None
+    return 0.0
 
 
 def _backward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
-    """Return the largest error of a backward's gradients; Rejected where one is wrong."""
+    """Return the largest error of a backward's gradients; raise Rejected if one is wrong."""
     u = upstream(case, np.random.default_rng(seed))
     gradients = engine_gradients(engine, case, case.arguments, u)
     proven = engine_gradients(Ops(), case, case.arguments, u)
     for argument, gradient in gradients.items():
         what = f"the gradient of {argument} ({case.label})"
         require_alike(gradient, case.arguments[argument], what)
-        # Along one direction the errors of finite differences average out; element by element they don't.
+        # In one direction the errors of finite differences average out; element by element they do not.
         compare(gradient, proven[argument], EXACT, what)
     errors = []
     for argument, error in gradient_errors(engine, case, seed).items():
@@ -706,17 +758,21 @@ def _backward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
 
 
 def _watched(function: FunctionType) -> Callable[..., Any]:
-    """Wrap a method: minibert's own is barred while it runs, and inputs and result are looked at."""
+    """Wrap a method of the reader's: bar minibert's own while it runs, and check its arguments and result.
+
+    During a backward, minibert's forward is barred as well as its backward: the forward's complex step would
+    give gradients that are exact to the last digit, and nothing would have been derived.
+    """
     name, signature = function.__name__, inspect.signature(function)
     saves = hasattr(Ops, f"{name}{BACKWARD}")
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
-        watched = [value for key, value in given.items() if key not in ("self", *CONSUMED)]
-        before = deepcopy(watched)
+        bound = signature.bind(*args, **kwargs).arguments
+        protected = [value for key, value in bound.items() if key not in ("self", *CONSUMED)]
+        before = deepcopy(protected)
         with barred(_classes(), name, name.removesuffix(BACKWARD)):
             result = call(function, *args, **kwargs)
-        require_unchanged(watched, before)
+        require_unchanged(protected, before)
         if saves and not (isinstance(result, tuple) and len(result) == 2):
             raise Rejected("it has to return a pair: the result, and what its backward needs.")
         return result
@@ -725,20 +781,20 @@ def _watched(function: FunctionType) -> Callable[..., Any]:
 
 
 def _classes() -> list[type]:
-    """List the classes that `Ops` is made of and those made of it, but for engines of the course."""
+    """List `Ops`, its bases and its subclasses, except readers' engines."""
     classes = list(Ops.__mro__[:-1])
-    below = list(Ops.__subclasses__())
-    while below:
-        subclass = below.pop()
+    waiting = list(Ops.__subclasses__())
+    while waiting:
+        subclass = waiting.pop()
         classes.append(subclass)
-        below += subclass.__subclasses__()
+        waiting += subclass.__subclasses__()
     return [engine for engine in classes if engine not in _ENGINES]
 
 
 def _within(error: float, bound: float, what: str = "the answer") -> float:
-    """Return an error within its bound; not a number is outside."""
+    """Return an error, or raise Rejected if it is not within its bound; NaN is not."""
     if error <= bound:
         return error
-    rejected = Rejected(f"{what} is off by {error:.0e}, relative; allowed are {bound:.0e}.")
+    rejected = Rejected(f"{what} is off by {error:.0e}, relative; at most {bound:.0e} is allowed.")
     rejected.error = error
     raise rejected

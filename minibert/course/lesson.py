@@ -1,4 +1,4 @@
-"""A notebook of the course: it judges exercises, keeps the reader's engine, and compares what was learnt."""
+"""Run a notebook of the course: judge exercises, keep the reader's engine, and test claims of learning."""
 
 import ast
 import importlib.util
@@ -15,7 +15,7 @@ from minibert.base.files import atomic_text
 from minibert.course import judging, mine
 from minibert.course.diagnosis import diagnose
 from minibert.course.exercises import Exercise, exercises, notebook_source
-from minibert.course.judging import OnSheet, Route, engine_of, is_on_sheet, is_operation
+from minibert.course.judging import Judge, OnSheet, Route, engine_of, is_on_sheet, is_operation
 from minibert.course.routes import ROUTES
 from minibert.course.running import Plain, Rejected, is_open, limits, refusing
 from minibert.course.showing import Claim, Guess, Sheet, Verdict, claim
@@ -23,7 +23,7 @@ from minibert.model.ops import Ops
 
 T = TypeVar("T")
 
-# The operations that a step of pre-training calls, by the notebook that asks for them.
+# The operations that a step of pre-training calls, by the number of the notebook that asks for them.
 CURRICULUM = {
     "02": "embedding embedding_block",
     "03": "softmax_cross_entropy",
@@ -36,41 +36,44 @@ CURRICULUM = {
     "09": "global_norm clip_factor adamw",
 }
 OPERATIONS = {name: notebook for notebook, names in CURRICULUM.items() for name in names.split()}
-# What stays minibert's: conversions, sums into accumulators, the loop over layers, and the bits of dropout.
+# Operations that stay minibert's: conversions, sums into accumulators, the loop over layers, dropout's bits.
 PLUMBING = (
     "cast upcast accumulate add_gradients scatter_add layers layers_backward dropout dropout_mask zero"
 ).split()
-# What pre-training of the course never calls: other heads and optimizers, pictures, inference.
+# Operations that the course's pre-training never calls: other heads and optimizers, pictures, inference.
 NOT_CALLED = (
-    "attention_probabilities bilstm_block bilstm_block_backward keep lamb layer_mix layer_mix_backward lstm "
-    "lstm_backward muon pool_windows pool_windows_backward segment_softmax_cross_entropy "
+    "attention_probabilities bilstm_block bilstm_block_backward lamb layer_mix layer_mix_backward lstm "
+    "lstm_backward muon pool_windows pool_windows_backward prepack segment_softmax_cross_entropy "
     "segment_softmax_cross_entropy_backward sigmoid_cross_entropy sigmoid_cross_entropy_backward "
     "squared_error squared_error_backward"
 ).split()
-SAME = 1e-11  # of the answers of two functions that make the same mistake, relative
-NEARLY = 1e-6  # a smaller error is not that of a formula
-QUICK = False  # True where the course itself is tested: `Lesson.scale` then gives the small sizes
+SAME = 1e-11  # largest relative difference between the answers of two functions that make the same mistake
+NEARLY = 1e-6  # a smaller relative error is not that of a wrong formula
+SHOWN = 5  # names of missing operations that are printed; more are in the proof sheet
+QUICK = False  # True where the course itself is tested: `Lesson.scale` then returns the small sizes
 
 
 class Lesson:
-    """A notebook while it is worked through.
+    """A notebook while a reader works through it.
 
-    It begins with the operations that earlier notebooks have kept in mine.py, as far as they are still right.
+    `begin` makes one in the first cell. It reads the operations that earlier notebooks have written to
+    mine.py, and leaves out those that are no longer right. Each `check` judges a function. One that passes
+    joins the reader's engine, and is written to mine.py, where the next notebook finds it.
 
     Parameters
     ----------
     number : str
-        Such as "05"; InputError where the course has none of this number.
+        Number of the notebook, such as "05"; InputError if the course does not have it.
     """
 
     def __init__(self, number: str) -> None:
         self.number = number
         self.exercises = exercises(notebook_source(number))
-        self.verdicts: list[Verdict] = []  # all so far, as of claims
-        self.claims: list[Claim] = []
+        self.verdicts: list[Verdict] = []  # in the order in which they were given
+        self.claims: list[Claim] = []  # in the order in which they were made
         self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
-        self.tools: dict[str, FunctionType] = {}  # of `mine.TOOLS` those that have passed
-        self._set_aside = False  # whether mine.py holds what `keep` would lose
+        self.tools: dict[str, FunctionType] = {}  # the functions of `mine.TOOLS` that have passed, by name
+        self._set_aside = False  # whether to rename mine.py before the first write, which would lose code
         try:
             for name, function in mine.read().items():
                 kept = self.mine if is_operation(name) else self.tools
@@ -92,52 +95,32 @@ class Lesson:
         Parameters
         ----------
         function : function
-            The reader's; with the name of an operation of `Ops` it joins `Mine` when it passes, and `mine.py`
-            is written at once, as with a name of `mine.TOOLS`. What it may be made of is said in
-            `minibert.course.honesty`.
+            The reader's. If it has the name of an operation of `Ops`, or one of `mine.TOOLS`, and passes, it
+            is kept, and `mine.py` is written at once. `minibert.course.honesty` says what it may be made of.
         seed : int, default None
-            Repeats an earlier check, whose line names it; None: a fresh one.
+            Seed of the questions, to repeat an earlier check: its verdict names it. None: a random one.
         **route
-            How it is judged, the fields of `Route`; nothing where the gradient check knows the operation, or
-            `minibert.course.routes` the function.
+            Fields of `Route`, for a function that neither the gradient check nor `minibert.course.routes`
+            covers.
 
         Raises
         ------
         InputError
-            When neither knows the function, and no route is given.
+            When neither covers the function, and no route is given.
         """
         name = function.__name__
-        exercise = next((one for one in self.exercises if name in one.functions), None)
-        judge: Any
-        if route:
-            judge = Route(**route)
-        elif is_on_sheet(name):
-            judge = OnSheet()
-        elif name in ROUTES:
-            judge = ROUTES[name]
-        else:
-            raise InputError(f"{name} has no gradient check; give draw= and same_as=, law= or gradient_of=.")
+        exercise = next((each for each in self.exercises if name in each.functions), None)
+        judge = _judge_of(name, route)
         if seed is None:
             seed = secrets.randbelow(10**6)
         state, text = "open", "still to be written"
         kept = self.mine if is_operation(name) else self.tools
         is_kept = is_operation(name) or name in mine.TOOLS
         if not is_open(function):
-            kept.pop(name, None)
-            try:
-                with limits():
-                    error, about = judge.judge(function, self.mine, seed)
-                how_near = f"error {error:.0e}" if error else "exact"
-                state, text = "passed", f"{how_near}, {about} (seed={seed})"
-                if is_kept:
-                    kept[name] = function
-            except Rejected as wrong:
-                likely = ""
-                if not isinstance(wrong, Plain):
-                    likely = self._explained(function, exercise, judge, seed)
-                    if not likely and wrong.error < NEARLY:
-                        likely = " An approximation, or digits that cancel: the formula is exact."
-                state, text = "failed", f"{wrong}{likely} (seed={seed})"
+            kept.pop(name, None)  # an earlier version no longer counts, whether this one passes or not
+            state, text = self._judged(function, exercise, judge, seed)
+            if state == "passed" and is_kept:
+                kept[name] = function
         number = exercise.number if exercise else self.number
         verdict = Verdict(number, name, state, text)
         self.verdicts.append(verdict)
@@ -145,18 +128,35 @@ class Lesson:
         if state == "passed" and is_kept:
             self._save()
 
+    def _judged(
+        self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int
+    ) -> tuple[str, str]:
+        """Judge a function; return the state and the text of the verdict."""
+        try:
+            with limits():
+                error, about = judge.judge(function, self.mine, seed)
+        except Rejected as wrong:
+            explanation = ""
+            if not isinstance(wrong, Plain):
+                explanation = self._explained(function, exercise, judge, seed)
+                if not explanation and wrong.error < NEARLY:
+                    explanation = " An approximation, or digits that cancel: the formula is exact."
+            return "failed", f"{wrong}{explanation} (seed={seed})"
+        how_near = f"error {error:.0e}" if error else "exact"
+        return "passed", f"{how_near}, {about} (seed={seed})"
+
     def passed(self, number: str) -> bool:
         """Tell whether every function of an exercise has passed.
 
         Parameters
         ----------
         number : str
-            Of the exercise, such as "05.2".
+            Number of the exercise, such as "05.2".
 
         Returns
         -------
         bool
-            By the last check of each.
+            The last check of a function counts.
 
         Raises
         ------
@@ -176,14 +176,14 @@ class Lesson:
         ----------
         question : str
         guess : Any
-            The reader's; three dots for none yet.
+            The reader's guess; three dots if there is none yet.
         choices : sequence, default None
-            What may be guessed; None: anything.
+            Guesses to choose from; None: any guess.
 
         Returns
         -------
         Guess
-            Whose `answer` compares it later.
+            Its `answer` compares the guess with the answer later.
         """
         return Guess(question, guess, choices)
 
@@ -196,23 +196,23 @@ class Lesson:
         better: str = "lower",
         unit: str = "",
     ) -> Claim:
-        """Print whether something was learnt: better than a trivial baseline, with an interval.
+        """Print whether something was learnt: whether it beats a trivial baseline, with confidence intervals.
 
         Parameters
         ----------
         text : str
-            What is claimed.
+            The claim.
         ours : (n,) float
-            A value for each example.
+            The model's value for each example, such as its loss.
         baseline : (n,) float
-            The same of the strongest trivial one.
+            Values of the strongest trivial baseline for the same examples.
         controls : dict of (n,) float, default None
-            The same of what can't have learnt it (untrained weights, shuffled labels), by name. The claim
-            holds only if none of these beats the baseline.
+            Values of negative controls by name: models that can't have learnt it, because their weights are
+            untrained or their labels shuffled. The claim holds only if none of these beats the baseline.
         better : str, default "lower"
-            Or "higher".
+            Which values are better, "lower" or "higher".
         unit : str
-            Of the values; "" for none.
+            Unit of the values; "" for none.
 
         Returns
         -------
@@ -223,14 +223,14 @@ class Lesson:
         return self.claims[-1]
 
     def scale(self, full: T, quick: T) -> T:
-        """Return one of two sizes of an experiment.
+        """Choose between two sizes of an experiment.
 
         Parameters
         ----------
         full : Any
-            For readers.
+            The size for readers.
         quick : Any
-            For tests of the course itself, where QUICK is set.
+            The size for tests of the course itself, which set QUICK.
 
         Returns
         -------
@@ -240,17 +240,17 @@ class Lesson:
         return quick if QUICK else full
 
     def tool(self, name: str) -> FunctionType | None:
-        """Return what the reader wrote in some chapter for the last run, and say whether it is there.
+        """Return a function that the reader wrote for the last run, and print whose function is used.
 
         Parameters
         ----------
         name : str
-            One of `mine.TOOLS`.
+            Key of `mine.TOOLS`.
 
         Returns
         -------
         function
-            None where it has not passed: minibert's own has to stand in.
+            None if it has not passed: minibert's own has to stand in.
         """
         exercise = mine.TOOLS[name]
         if name in self.tools:
@@ -260,18 +260,18 @@ class Lesson:
         return self.tools.get(name)
 
     def engine(self) -> Ops:
-        """Make the reader's engine, and say which operations of pre-training minibert stands in for."""
+        """Make the reader's engine, and print for which operations of pre-training minibert's stand in."""
         methods = self._complete()
         missing = [name for name in OPERATIONS if name not in methods]
         which = ", ".join(missing)
-        if len(missing) >= 6:
+        if len(missing) > SHOWN:
             which = "the others, which lesson.sheet() lists"
         stands_in = f"; minibert's stand in for {which}" if missing else ""
         print(f"Mine: {len(OPERATIONS) - len(missing)} of {len(OPERATIONS)} operations are yours{stands_in}.")
         return engine_of(methods)
 
     def sealed(self) -> Ops:
-        """Make the reader's engine without a net: what is neither theirs nor plumbing raises."""
+        """Make the reader's engine without stand-ins: all but the reader's operations and plumbing raise."""
         methods: dict[str, Any] = dict(self._complete())
         print(f"Plumbing that stays minibert's: {', '.join(PLUMBING)}.")
         for name in filter(is_operation, dir(Ops)):
@@ -281,7 +281,7 @@ class Lesson:
         return engine_of(methods)
 
     def sheet(self) -> Sheet:
-        """Judge all operations anew: the proof sheet of the reader's engine."""
+        """Judge all operations again: the proof sheet of the reader's engine."""
         verdicts = Sheet()
         for name, notebook in OPERATIONS.items():
             state, text = self._state(name)
@@ -294,22 +294,22 @@ class Lesson:
             print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
 
     def _save(self) -> bool:
-        """Write what has passed, and tell whether it could be written."""
+        """Write to mine.py what has passed; return whether it could be written."""
         try:
             text = mine.text_of(self.mine | self.tools)
         except InputError as error:
             print(f"{mine.FILE} is not written: {error}")
             return False
         if self._set_aside:
-            names = (mine.FILE.with_name(f"mine-unreadable-{n}.py") for n in itertools.count(1))
-            aside = mine.FILE.rename(next(name for name in names if not name.exists()))
+            paths = (mine.FILE.with_name(f"mine-unreadable-{n}.py") for n in itertools.count(1))
+            aside = mine.FILE.rename(next(path for path in paths if not path.exists()))
             print(f"The {mine.FILE} that was there is {aside} now.")
             self._set_aside = False
         atomic_text(mine.FILE, text)
         return True
 
     def _state(self, name: str) -> tuple[str, str]:
-        """Judge one of the reader's operations; one without a gradient check is taken as it is."""
+        """Judge one of the reader's operations; accept one that the gradient check does not cover."""
         if name not in self.mine:
             return "open", f"notebook {OPERATIONS[name]} asks for it"
         if not is_on_sheet(name):
@@ -322,17 +322,15 @@ class Lesson:
             return "failed", str(wrong)
         return "passed", f"error {error:.0e}, {about}"
 
-    def _explained(
-        self, function: FunctionType, exercise: Exercise | None, judge: Route | OnSheet, seed: int
-    ) -> str:
-        """Return what mistake was made, or where the answer is off; "" if it can't be told."""
+    def _explained(self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int) -> str:
+        """Return a sentence that names the mistake, or tells where the answer is off; "" if none can."""
         try:
             with limits():
-                named = self._mistake(function, exercise, judge, seed)
-        except Exception:  # it raises, or returns what can't be compared
-            named = ""
-        if named:
-            return f" Likely: {named}"
+                mistake = self._mistake(function, exercise, judge, seed)
+        except Exception:  # it raises for some questions, or its answers can't be compared
+            mistake = ""
+        if mistake:
+            return f" Likely: {mistake}"
         try:
             with limits():
                 solution = self._solution(function, exercise)
@@ -344,16 +342,14 @@ class Lesson:
             return ""
         return f" {text}" if text else ""
 
-    def _mistake(
-        self, function: FunctionType, exercise: Exercise | None, judge: Route | OnSheet, seed: int
-    ) -> str:
-        """Return the sentence of the one mistake that gives the same wrong answers, if there is one."""
+    def _mistake(self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int) -> str:
+        """Return the sentences of the known mistakes with the same wrong answers; "" if there is none."""
         name = function.__name__
         if not exercise:
             return ""
         seeds = (seed, seed + 1, seed + 2)
-        ours = [judge.outputs(function, self.mine, one) for one in seeds]
-        if not _tell_something(ours):
+        answers = [judge.outputs(function, self.mine, each) for each in seeds]
+        if not _tell_something(answers):
             return ""
         sentences = []
         for mistake in exercise.mistakes:
@@ -361,26 +357,26 @@ class Lesson:
             if not _changes_only(name, exercise, text):
                 continue
             try:
-                wrong = defined(text, function)[name]
-                for one, answers in zip(seeds, ours, strict=True):
-                    judging.compare(answers, judge.outputs(wrong, self.mine, one), SAME)
-                if not _fails(judge, wrong, self.mine, seed):
-                    continue
-            except Exception:
+                mistaken = defined(text, function)[name]
+                for each, answer in zip(seeds, answers, strict=True):
+                    judging.compare(answer, judge.outputs(mistaken, self.mine, each), SAME)
+                is_rejected = _fails(judge, mistaken, self.mine, seed)
+            except Exception:  # another mistake: it raises, or the answers differ
                 continue
-            sentences.append(mistake.sentence)
-        return sentences[0] if len(set(sentences)) == 1 else ""
+            if is_rejected and mistake.sentence not in sentences:
+                sentences.append(mistake.sentence)
+        return " Or: ".join(sentences)
 
     def _solution(self, function: FunctionType, exercise: Exercise | None) -> FunctionType | None:
-        """Return the solution of an exercise, with the names that the reader's notebook has."""
+        """Return the function of an exercise's solution, which uses the names of the reader's notebook."""
         if not exercise or not exercise.solution:
             return None
-        found: FunctionType = defined(exercise.solution, function)[function.__name__]
-        found.__doc__ = found.__doc__ or _docstrings(exercise.stub).get(function.__name__)
-        return found
+        solution: FunctionType = defined(exercise.solution, function)[function.__name__]
+        solution.__doc__ = solution.__doc__ or _docstrings(exercise.stub).get(function.__name__)
+        return solution
 
     def _complete(self) -> dict[str, FunctionType]:
-        """Return the reader's operations, but for forwards that save what minibert's backward can't use."""
+        """Return the reader's operations, except forwards that save what minibert's backward can't use."""
 
         def serves(name: str, method: FunctionType) -> bool:
             backward = f"{name}{judging.BACKWARD}"
@@ -391,19 +387,31 @@ class Lesson:
         return {name: method for name, method in self.mine.items() if serves(name, method)}
 
 
+def _judge_of(name: str, route: dict[str, Any]) -> Judge:
+    """Return the judge of a function: with the fields of a route if there are any, or else by its name."""
+    if route:
+        return Route(**route)
+    if is_on_sheet(name):
+        return OnSheet()
+    if name in ROUTES:
+        return ROUTES[name]
+    raise InputError(f"{name} has no gradient check; give draw= and same_as=, law= or gradient_of=.")
+
+
 def defined(text: str, function: FunctionType) -> dict[str, Any]:
-    """Run code beside a function: with all names that the function's notebook has.
+    """Run code that uses the global names of a function's notebook.
 
     Parameters
     ----------
     text : str
         Python.
     function : function
+        A function of the notebook.
 
     Returns
     -------
     dict
-        The names that there are then.
+        The global names afterwards. Those of the notebook itself do not change.
     """
     namespace = dict(function.__globals__)
     exec(text, namespace)
@@ -411,13 +419,13 @@ def defined(text: str, function: FunctionType) -> dict[str, Any]:
 
 
 def _docstrings(code: str) -> dict[str, str]:
-    """Return what the functions of some code say of themselves."""
+    """Return the docstrings of the functions that some code defines, by name."""
     functions = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
     return {node.name: ast.get_docstring(node) or "" for node in functions}
 
 
 def _changes_only(name: str, exercise: Exercise, mistaken: str) -> bool:
-    """Tell whether a mistake is in this function and in no other that the exercise asks for."""
+    """Tell whether a mistake is in this function, and in no other that the exercise asks for."""
     changed = []
     for before, after in zip(ast.parse(exercise.solution).body, ast.parse(mistaken).body, strict=False):
         if ast.dump(before) != ast.dump(after):
@@ -425,7 +433,7 @@ def _changes_only(name: str, exercise: Exercise, mistaken: str) -> bool:
     return name in changed and not set(changed) & (set(exercise.functions) - {name})
 
 
-def _fails(judge: Route | OnSheet, function: FunctionType, methods: dict[str, Any], seed: int) -> bool:
+def _fails(judge: Judge, function: FunctionType, methods: dict[str, Any], seed: int) -> bool:
     """Tell whether a function is rejected."""
     try:
         judge.judge(function, methods, seed)
@@ -435,10 +443,27 @@ def _fails(judge: Route | OnSheet, function: FunctionType, methods: dict[str, An
 
 
 def _tell_something(answers: Any) -> bool:
-    """Tell whether answers have something in them: mistakes can't be told apart by zeros."""
+    """Tell whether answers can tell mistakes apart.
+
+    They can't if all of their numbers are zero or not finite, or if every question has the same answer.
+    """
+    first, *others = [answer for answers_of_seed in answers for answer in answers_of_seed]
+    if all(_are_same(other, first) for other in others):
+        return False
     arrays = [np.asarray(leaf) for leaf in judging.leaves(answers)]
-    numbers = [one for one in arrays if one.dtype.kind in "fc"]
-    return len(numbers) < len(arrays) or any(np.any(one) and np.isfinite(one).all() for one in numbers)
+    numbers = [array for array in arrays if array.dtype.kind in "fc"]
+    if len(numbers) < len(arrays):
+        return True
+    return any(np.any(array) and np.isfinite(array).all() for array in numbers)
+
+
+def _are_same(found: Any, expected: Any) -> bool:
+    """Tell whether two answers are the same except for rounding."""
+    try:
+        judging.compare(found, expected, SAME)
+    except Rejected:
+        return False
+    return True
 
 
 def begin(number: str) -> Lesson:
@@ -447,7 +472,7 @@ def begin(number: str) -> Lesson:
     Parameters
     ----------
     number : str
-        Such as "05".
+        Number of the notebook, such as "05".
 
     Returns
     -------
@@ -456,7 +481,7 @@ def begin(number: str) -> Lesson:
     Raises
     ------
     InputError
-        When a library of the notebooks is missing, or the course has none of this number.
+        When a library that notebooks need is missing, or the course has no notebook of this number.
     """
     missing = [name for name in ("IPython", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:

@@ -1,7 +1,7 @@
-"""Count what a loop asks of memory: numbers read and written, and the cache lines that had to be fetched.
+"""Count what a loop asks of memory: numbers read and written, and cache lines fetched.
 
-A loop that is given a `Traced` array instead of a NumPy array computes the same, number by number, while a
-simulated cache looks on. Counts do not depend on the machine or on who else uses it, as times do.
+A loop over a `Traced` array computes the same as over a NumPy array, one number at a time, while a simulated
+cache counts. Unlike times, counts depend neither on the machine nor on what else runs on it.
 """
 
 from collections import OrderedDict
@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-LINE = 64  # bytes of a cache line, on nearly every processor
+LINE = 64  # bytes of a cache line on nearly every processor
 
 
 class Memory:
-    """A fully associative cache: the line that was not used for longest makes room for a new one.
+    """A memory with a fully associative cache, from which the least recently used line is evicted.
 
     Parameters
     ----------
     lines : int, default 16
-        How many lines of 64 bytes the cache has room for.
+        Number of lines of 64 bytes that fit into the cache.
 
     Attributes
     ----------
     fetched : int
-        Lines that had to be brought into the cache so far.
+        Number of lines that have been fetched into the cache so far.
     """
 
     def __init__(self, lines: int = 16) -> None:
@@ -33,12 +33,12 @@ class Memory:
         self._arrays = 0
 
     def traced(self, values: Any) -> "Traced":
-        """Put an array into this memory, at the beginning of a line.
+        """Put a copy of an array into this memory, at the beginning of a line.
 
         Parameters
         ----------
         values : array
-            Of one or two axes; it is copied, row by row.
+            One or two axes; the copy is stored row by row.
 
         Returns
         -------
@@ -48,53 +48,53 @@ class Memory:
         return Traced(self, self._arrays, np.array(values, order="C"))
 
     def touch(self, array: int, line: int) -> bool:
-        """Use a line.
+        """Use a line of an array, and fetch it if it is not in the cache.
 
         Parameters
         ----------
         array : int
-            The number of the array.
+            Number of the array in this memory.
         line : int
-            Of its lines which one.
+            Index of the line in the array.
 
         Returns
         -------
         bool
-            Whether it had to be fetched.
+            Whether the line had to be fetched.
         """
-        place = (array, line)
-        if place in self._cached:
-            self._cached.move_to_end(place)
+        key = (array, line)
+        if key in self._cached:
+            self._cached.move_to_end(key)
             return False
         if len(self._cached) >= self.lines:
             self._cached.popitem(last=False)
-        self._cached[place] = None
+        self._cached[key] = None
         self.fetched += 1
         return True
 
 
 class Traced:
-    """An array of which one number at a time is read or written, and counted.
+    """An array that counts its reads and writes, and allows one number at a time; see `Memory.traced`.
 
     Parameters
     ----------
     memory : Memory
-        Whose cache it uses.
+        Memory that holds the array.
     number : int
-        Which array of this memory it is.
+        Number of the array in this memory.
     values : array
-        C-ordered, of one or two axes.
+        C-ordered, with one or two axes.
 
     Attributes
     ----------
     memory : Memory
-        As given.
+        Memory that holds the array.
     values : array
-        The numbers as they are now.
+        The current numbers.
     reads, writes : int
-        How many numbers were read and written so far.
+        How many numbers have been read and written so far.
     fetches : (lines,) int
-        How often each line was fetched.
+        How often each line has been fetched so far.
     """
 
     def __init__(self, memory: Memory, number: int, values: np.ndarray) -> None:
@@ -112,7 +112,7 @@ class Traced:
 
     @property
     def size(self) -> int:
-        """Return how many numbers there are."""
+        """Return the number of elements."""
         return self.values.size
 
     def __len__(self) -> int:
@@ -132,21 +132,22 @@ class Traced:
         return np.array(self.values, dtype)
 
     def fetched_where(self) -> np.ndarray:
-        """Return for each number how often its line was fetched, in the shape of the array."""
-        places = np.arange(self.values.size) * self.values.itemsize // LINE
-        return self.fetches[places].reshape(self.values.shape)
+        """Return for each element how often its line has been fetched, in the shape of the array."""
+        lines = np.arange(self.values.size) * self.values.itemsize // LINE
+        return self.fetches[lines].reshape(self.values.shape)
 
     def _use(self, index: Any) -> None:
-        """Look up where in memory a number lies, and use its line."""
-        places = index if isinstance(index, tuple) else (index,)
-        if len(places) != self.values.ndim or not all(isinstance(one, int | np.integer) for one in places):
+        """Use the line of the element at an index."""
+        indices = index if isinstance(index, tuple) else (index,)
+        are_integers = all(isinstance(along_axis, int | np.integer) for along_axis in indices)
+        if len(indices) != self.values.ndim or not are_integers:
             axes = "one whole number" if self.values.ndim == 1 else "two whole numbers"
-            raise IndexError(f"index {index!r}: a number of this array is asked for with {axes}")
+            raise IndexError(f"index {index!r} does not name a single number of this array; give {axes}")
         flat = 0
-        for place, length in zip(places, self.values.shape, strict=True):
-            if not 0 <= place < length:
+        for along_axis, length in zip(indices, self.values.shape, strict=True):
+            if not 0 <= along_axis < length:
                 raise IndexError(f"index {index!r} is outside an array of shape {self.values.shape}")
-            flat = flat * length + int(place)
+            flat = flat * length + int(along_axis)
         line = flat * self.values.itemsize // LINE
         if self.memory.touch(self._number, line):
             self.fetches[line] += 1

@@ -1,4 +1,4 @@
-"""mine.py: the reader's engine as a file, written by one notebook and read by the next."""
+"""Write the reader's engine to mine.py, and read what an earlier notebook has written there."""
 
 import ast
 import inspect
@@ -14,7 +14,7 @@ from minibert.base.files import read_bytes
 from minibert.course.judging import is_operation
 
 FILE = Path("mine.py")
-# What the last run uses beside operations, by the exercise that asks for it.
+# Functions that the last run uses in addition to operations, with the exercises that ask for them.
 TOOLS = {
     "count_pairs": "01.2",
     "gain": "01.3",
@@ -25,23 +25,22 @@ TOOLS = {
 }
 VERSION = "minibert course, version 1"
 _HEAD = f'"""Your engine, operation by operation. Each notebook adds what it asked for ({VERSION})."""'
-_SOURCE = "__course_source__"  # of functions that were read from a file, which may have changed since
+_SOURCE = "__course_source__"  # attribute with a function's source as it was read: the file may change later
 
 
 def text_of(methods: dict[str, FunctionType]) -> str:
-    """Return an engine of these methods as Python, with the imports, constants and helpers that they use.
+    """Write Python of an engine with these methods, and of the imports, constants and helpers that they use.
 
     Parameters
     ----------
     methods : dict of function
-        By the names of the operations, in the order in which they are to stand; those of `TOOLS` become
-        functions beside the engine.
+        Methods by the names of the operations, in the order of the file. Those with a name of `TOOLS` become
+        functions outside the engine.
 
     Returns
     -------
     str
-        What `read` reads. A method that uses something of its notebook that can't be written down raises
-        InputError.
+        Python that `read` reads. InputError if a method uses a value of its notebook that can't be written.
     """
     needed: dict[str, str] = {"Ops": "from minibert.core.ops import Ops"}
     for name, method in methods.items():
@@ -58,22 +57,23 @@ def text_of(methods: dict[str, FunctionType]) -> str:
         if name not in tools:
             parts.append(textwrap.indent(_source(method), "    "))
     engine = "\n\n".join(parts)
-    named = [f"TOOLS = dict({', '.join(f'{name}={name}' for name in tools)})"] if tools else []
-    return "\n\n\n".join([head, *others, engine, *named]) + "\n"
+    entries = ", ".join(f"{name}={name}" for name in tools)
+    table_of_tools = [f"TOOLS = dict({entries})"] if tools else []
+    return "\n\n\n".join([head, *others, engine, *table_of_tools]) + "\n"
 
 
 def read() -> dict[str, FunctionType]:
-    """Read the methods of an engine that `text_of` wrote down.
+    """Read the methods and functions of a file that `text_of` wrote.
 
     Returns
     -------
     dict of function
-        By the names of the operations and of `TOOLS`; empty where there is no file, or nothing of both in it.
+        Functions by the names of the operations and of `TOOLS`; empty if there is no file, or none in it.
 
     Raises
     ------
     InputError
-        When the file can't be run, or is of another version of the course.
+        When the file can't be run, or another version of the course wrote it.
     """
     if not FILE.exists():
         return {}
@@ -102,7 +102,7 @@ def read() -> dict[str, FunctionType]:
 
 
 def _source(function: FunctionType) -> str:
-    """Return the source of a function, as it was when it was read."""
+    """Return the source of a function as it was when it was read."""
     source = getattr(function, _SOURCE, None)
     if not source:
         source = textwrap.dedent(inspect.getsource(function))
@@ -110,11 +110,30 @@ def _source(function: FunctionType) -> str:
 
 
 def _collect(function: FunctionType, needed: dict[str, str]) -> None:
-    """Add what a function uses, by name, to what has to stand above the class."""
-    tree = ast.parse(_source(function))
+    """Add the definitions of all global names that a function uses to `needed`, by name."""
+    for name in _global_names(function):
+        value = function.__globals__[name]
+        existing = needed.get(name)
+        if _is_readers(value):
+            if existing != _source(value):
+                _collect(value, needed)
+            needed[name] = _source(value)
+        else:
+            definition = _definition(name, value)
+            if not definition:
+                what = f"{function.__name__} uses {name}, which can't be kept ({type(value).__name__})"
+                raise InputError(f"{what}; make it an argument, or compute it inside the function.")
+            needed[name] = definition
+        if existing not in (None, needed[name]):
+            what = f"{function.__name__} uses {name}, which differs from the {name} of an earlier operation"
+            raise InputError(f"{what}; give one of them another name, and check it again.")
+
+
+def _global_names(function: FunctionType) -> list[str]:
+    """List the global names that a function uses, in alphabetical order."""
     used = set()
     local = {function.__name__}
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(_source(function))):
         if isinstance(node, ast.arg):
             local.add(node.arg)
         if isinstance(node, ast.FunctionDef):
@@ -123,31 +142,27 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
             used.add(node.id)
             if isinstance(node.ctx, ast.Store):
                 local.add(node.id)
-    for name in sorted(used & set(function.__globals__) - local):
-        value = function.__globals__[name]
-        module = getattr(value, "__module__", None)
-        original = getattr(value, "__name__", name)  # what it is called where it was defined
-        renamed = "" if original == name else f" as {name}"
-        there = getattr(sys.modules.get(module or ""), original, None)
-        before = needed.get(name)
-        if isinstance(value, ModuleType):
-            needed[name] = f"import {original}{renamed}"
-        elif isinstance(value, FunctionType) and module in ("__main__", "mine"):
-            if before != _source(value):
-                _collect(value, needed)
-            needed[name] = _source(value)
-        elif isinstance(value, float):  # np.float64, too; inf and nan have no literal
-            literal = repr(float(value)) if isfinite(value) else f"float('{value}')"
-            needed[name] = f"{name} = {literal}"
-        elif value is None or type(value) in (bool, int, str):
-            needed[name] = f"{name} = {value!r}"
-        elif module and module not in ("__main__", "builtins", "mine") and there is value:
-            needed[name] = f"from {module} import {original}{renamed}"
-        else:
-            what = f"{function.__name__} uses {name}, which can't be kept ({type(value).__name__})"
-            raise InputError(f"{what}; make it an argument, or compute it inside the function.")
-        if before not in (None, needed[name]):
-            what = (
-                f"{function.__name__} uses {name}, which is another one than that of an operation before it"
-            )
-            raise InputError(f"{what}; give one of them another name, and check it again.")
+    return sorted(used & set(function.__globals__) - local)
+
+
+def _is_readers(value: Any) -> bool:
+    """Tell whether a value is a function of the reader's, from a notebook or from mine.py."""
+    return isinstance(value, FunctionType) and value.__module__ in ("__main__", "mine")
+
+
+def _definition(name: str, value: Any) -> str:
+    """Write an import or an assignment that gives a value to a name; "" if there is none."""
+    module = getattr(value, "__module__", None)
+    original_name = getattr(value, "__name__", name)
+    renamed = "" if original_name == name else f" as {name}"
+    if isinstance(value, ModuleType):
+        return f"import {original_name}{renamed}"
+    if isinstance(value, float):  # np.float64, too; infinity and NaN have no literal
+        literal = repr(float(value)) if isfinite(value) else f"float('{value}')"
+        return f"{name} = {literal}"
+    if value is None or type(value) in (bool, int, str):
+        return f"{name} = {value!r}"
+    can_be_imported = getattr(sys.modules.get(module or ""), original_name, None) is value
+    if module and module not in ("__main__", "builtins", "mine") and can_be_imported:
+        return f"from {module} import {original_name}{renamed}"
+    return ""

@@ -1,4 +1,4 @@
-"""What a teacher prepares with: how long chapters take, the usual mistakes of each exercise, a glossary."""
+"""Write what a teacher needs to prepare: the time of each chapter, the common mistakes, and a glossary."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,8 @@ from minibert.base.errors import InputError
 from minibert.base.files import read_bytes
 from minibert.course.exercises import Exercise, cells, exercises, notebook_folder
 
-# Minutes of each exercise: estimates of one person, measured with no class. The others are as hard ones go.
+# Minutes that an exercise takes, estimated by one person and not measured with a class. USUAL is for those
+# that MINUTES does not list.
 USUAL = {"easy": 15, "core": 30, "hard": 60}
 MINUTES = {
     "01.2": 10, "01.3": 25, "01.4": 25,
@@ -25,7 +26,7 @@ MINUTES = {
     "10.2": 75, "10.4": 20,
     "12.2": 45, "12.3": 25, "12.4": 10, "12.6": 35,
 }  # fmt: skip
-WORDS_A_MINUTE = 120  # of prose with formulas and pictures, the cells run and looked at
+WORDS_A_MINUTE = 120  # reading speed for prose with formulas and pictures, including the time to run cells
 _HEADING = re.compile(r"^# #+ Exercise (\d\d\.\d+) \((\w+)\): (.+)$", re.M)
 _WORDS = re.compile(r"^#+ Words$(.*?)(?=^#+ |\Z)", re.M | re.S)
 _TERM = re.compile(r"^- \*\*(.+?)\*\*: (.+)$", re.M)
@@ -33,7 +34,7 @@ _DETAILS = re.compile(r"<details>.*?</details>", re.S)
 
 
 class Task(NamedTuple):
-    """An exercise as a teacher plans with it."""
+    """What a teacher needs to know about an exercise to plan a lesson."""
 
     number: str
     title: str
@@ -43,7 +44,7 @@ class Task(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A chapter as a teacher plans with it."""
+    """What a teacher needs to know about a chapter to plan a lesson."""
 
     number: str
     title: str
@@ -52,12 +53,12 @@ class Plan(NamedTuple):
 
     @property
     def minutes(self) -> int:
-        """Return how long it takes with all exercises."""
-        return self.reading + sum(one.minutes for one in self.tasks)
+        """Return how many minutes the chapter takes with all exercises."""
+        return self.reading + sum(task.minutes for task in self.tasks)
 
 
 class Term(NamedTuple):
-    """A word of the course, as the chapter that explains it does."""
+    """A technical term, with the explanation that a chapter gives."""
 
     term: str
     meaning: str
@@ -65,30 +66,30 @@ class Term(NamedTuple):
 
 
 def terms(path: Path) -> list[Term]:
-    """List the words that a chapter explains at its end.
+    """List the terms that a chapter explains at its end.
 
     Parameters
     ----------
     path : Path
-        Of its source.
+        The notebook's source.
 
     Returns
     -------
     list of Term
-        Of several words with one explanation, each.
+        Terms that share an explanation are listed separately.
     """
-    text = "\n".join(text for is_code, text in cells(path) if not is_code)
-    lines = [found for part in _WORDS.findall(text) for found in _TERM.findall(part)]
-    return [Term(term, meaning, path.name[:2]) for every, meaning in lines for term in every.split(", ")]
+    prose = "\n".join(text for is_code, text in cells(path) if not is_code)
+    entries = [entry for section in _WORDS.findall(prose) for entry in _TERM.findall(section)]
+    return [Term(term, meaning, path.name[:2]) for names, meaning in entries for term in names.split(", ")]
 
 
 def plans(numbers: Iterable[str] = ()) -> list[Plan]:
-    """Say how long chapters take.
+    """Estimate how long chapters take.
 
     Parameters
     ----------
     numbers : iterable of str, default ()
-        Of chapters, such as "05"; none: all.
+        Numbers of chapters, such as "05"; empty: all chapters.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def plans(numbers: Iterable[str] = ()) -> list[Plan]:
     Raises
     ------
     InputError
-        When the course has no chapter of such a number.
+        When the course has no chapter of one of the numbers.
     """
     paths = {path.name[:2]: path for path in sorted(notebook_folder().glob("[0-9][0-9]_*.py"))}
     wanted = list(numbers) or list(paths)
@@ -108,27 +109,29 @@ def plans(numbers: Iterable[str] = ()) -> list[Plan]:
 
 
 def _plan(path: Path) -> Plan:
-    """Read the plan of a chapter from its source."""
-    every = cells(path)
-    title = every[0].text.partition("\n")[0].lstrip("# ").partition("· ")[2]
-    prose = "\n".join(text for is_code, text in every if not is_code)
-    read = len(_DETAILS.sub("", prose).split())
+    """Make the plan of a chapter from its source."""
+    all_cells = cells(path)
+    title = all_cells[0].text.partition("\n")[0].lstrip("# ").partition("· ")[2]
+    prose = "\n".join(text for is_code, text in all_cells if not is_code)
+    words = len(_DETAILS.sub("", prose).split())
     source = read_bytes(path).decode("utf-8")
     headings = {number: (level, name) for number, level, name in _HEADING.findall(source)}
     tasks = []
-    for one in exercises(path):
-        level, name = headings[one.number]
-        tasks.append(Task(one.number, name, level, MINUTES.get(one.number, USUAL[level]), one))
-    return Plan(path.name[:2], title, max(5, 5 * round(read / WORDS_A_MINUTE / 5)), tuple(tasks))
+    for exercise in exercises(path):
+        level, name = headings[exercise.number]
+        minutes = MINUTES.get(exercise.number, USUAL[level])
+        tasks.append(Task(exercise.number, name, level, minutes, exercise))
+    reading = max(5, 5 * round(words / WORDS_A_MINUTE / 5))  # a multiple of five minutes
+    return Plan(path.name[:2], title, reading, tuple(tasks))
 
 
 def instructors_notes(numbers: Iterable[str] = ()) -> str:
-    """Write for each exercise how long it takes, and the mistakes that people make there.
+    """Write how long each exercise takes, and which mistakes people make in it.
 
     Parameters
     ----------
     numbers : iterable of str, default ()
-        As of `plans`.
+        As for `plans`.
 
     Returns
     -------
@@ -143,8 +146,9 @@ def instructors_notes(numbers: Iterable[str] = ()) -> str:
             asked = ", ".join(f"`{name}`" for name in task.exercise.functions)
             lines += [f"### {task.number} {task.title}", ""]
             lines += [f"{asked}; {task.difficulty}, about {task.minutes} minutes.", ""]
-            for one in task.exercise.mistakes:
-                lines.append(f"- {one.sentence} (`{one.written}` instead of `{one.instead_of}`)")
+            for mistake in task.exercise.mistakes:
+                change = f"`{mistake.written}` instead of `{mistake.instead_of}`"
+                lines.append(f"- {mistake.sentence} ({change})")
             lines.append("")
         if not plan.tasks:
             lines += ["No exercises.", ""]
@@ -152,42 +156,43 @@ def instructors_notes(numbers: Iterable[str] = ()) -> str:
 
 
 def glossary() -> str:
-    """Write the words of all chapters with what they mean, in the order of the alphabet.
+    """Write the terms of all chapters with their meanings, in alphabetical order.
 
     Returns
     -------
     str
         Markdown.
     """
-    found = [one for path in sorted(notebook_folder().glob("[0-9][0-9]_*.py")) for one in terms(path)]
+    paths = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
+    entries = [entry for path in paths for entry in terms(path)]
     lines = ["# Glossary", ""]
-    for one in sorted(found, key=lambda one: (one.term.lower(), one.chapter)):
-        lines.append(f"- **{one.term}** ({one.chapter}): {one.meaning}")
+    for entry in sorted(entries, key=lambda entry: (entry.term.lower(), entry.chapter)):
+        lines.append(f"- **{entry.term}** ({entry.chapter}): {entry.meaning}")
     return "\n".join(lines)
 
 
 def tables() -> str:
-    """Write how long each chapter and each exercise takes, as docs/teaching.md shows it.
+    """Write the tables of docs/teaching.md: how long each chapter and each exercise takes.
 
     Returns
     -------
     str
         Markdown.
     """
-    every = plans()
+    chapters = plans()
     lines = [
         "| chapter | reading | easy | core | hard | minutes with all exercises |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    for plan in every:
+    for plan in chapters:
         counts = [sum(task.difficulty == level for task in plan.tasks) for level in USUAL]
         numbers = " | ".join(str(count or "") for count in counts)
         lines.append(f"| {plan.number} {plan.title} | {plan.reading} | {numbers} | {plan.minutes} |")
-    hours = sum(plan.minutes for plan in every) / 60
+    hours = sum(plan.minutes for plan in chapters) / 60
     lines += ["", f"All together about {hours:.0f} hours.", ""]
     lines += ["<details>", "<summary>Exercise by exercise</summary>", ""]
     lines += ["| exercise | what it asks for | difficulty | minutes |", "|---|---|---|--:|"]
-    for plan in every:
+    for plan in chapters:
         for task in plan.tasks:
             lines.append(f"| {task.number} | {task.title} | {task.difficulty} | {task.minutes} |")
     return "\n".join([*lines, "", "</details>"])

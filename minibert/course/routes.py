@@ -1,7 +1,11 @@
-"""How exercises of chapters 05, 06 and 10 are judged that the gradient check does not know.
+"""Routes that judge the exercises of chapters 05, 06 and 10 that the gradient check does not cover.
 
-A step of a backward pass is judged by the complex step of its forward, anything else by a second route or a
-law. They stand here and not in the notebooks: a route is nearly always half of the answer.
+A step of a backward pass is compared with the complex step of its forward. Anything else is compared with a
+second route, or has to obey a law. Routes are here and not in the notebooks, because most of them give half
+of the answer away.
+
+Each section draws arguments (`_draw_…`), computes right answers another way, and ends with a table of routes
+by the names of the functions that they judge.
 """
 
 import math
@@ -22,10 +26,11 @@ from minibert.core.step import HostSteps, MaskedAndNext
 from minibert.course.judging import Route
 from minibert.model.ops import Ops
 
-STEP = 1e-30  # of the complex step
-TILT = 1e-7  # a step that is large enough to see in print, and its square is 1e-14
-CUBIC = 0.044715  # of the tanh form of GELU
+STEP = 1e-30  # size of the complex step
+TILT = 1e-7  # size of a complex step that a reader can see in print; its square is negligible, 1e-14
+CUBIC = 0.044715  # coefficient of the cubic term in GELU's tanh form
 LENGTH = 8  # most tokens of a sequence in the small problem of a training step
+NEVER_TAKEN = 4  # index of a row that no other row is a copy of
 Arrays = tuple[Any, ...]
 
 
@@ -33,33 +38,33 @@ Arrays = tuple[Any, ...]
 
 
 def jacobian(function: Callable[[Any], Any], x: Any) -> Any:
-    """Measure every derivative of every output: one complex step for each input.
+    """Measure the derivative of every output with respect to every input, by a complex step of each input.
 
     Parameters
     ----------
     function : function
-        Of an array like x; it computes with complex numbers as well.
+        Takes an array like x, of complex numbers as well, and returns an array.
     x : array
-        Where it is differentiated.
+        The point at which to differentiate.
 
     Returns
     -------
     (outputs, inputs) float64
     """
     columns = []
-    for one in np.eye(x.size):
-        moved = function(x + STEP * 1j * one.reshape(x.shape))
+    for direction in np.eye(x.size):
+        moved = function(x + STEP * 1j * direction.reshape(x.shape))
         columns.append(np.imag(moved).ravel() / STEP)
     return np.array(columns).T
 
 
 def _gradient(scalar: Callable[[Any], Any], x: Any) -> Any:
-    """Measure the gradient of a scalar at x, an array like x."""
-    return jacobian(lambda one: np.asarray(scalar(one)), x).reshape(x.shape)
+    """Measure the gradient of a scalar function at x; an array like x."""
+    return jacobian(lambda at: np.asarray(scalar(at)), x).reshape(x.shape)
 
 
 def _derivative(function: Callable[[Any], Any], x: Any) -> Any:
-    """Differentiate a function that acts on each number alone."""
+    """Differentiate a function that acts on each element by itself."""
     return np.imag(function(x + STEP * 1j)) / STEP
 
 
@@ -71,7 +76,7 @@ def _growth(a: Any, constant: float, x: Any) -> Any:
 
 
 def _draw_growth(rng: np.random.Generator) -> Arrays:
-    """Draw a function with a large constant, which costs digits whoever subtracts two of its values."""
+    """Draw a function with a large constant: a difference of two of its values loses digits."""
     shape = tuple(rng.integers(1, 5, size=rng.integers(1, 3)))
     a, v = rng.uniform(0.5, 2, size=(2, *shape))
     return partial(_growth, a, 10 ** rng.uniform(7, 9)), rng.standard_normal(shape), v
@@ -101,6 +106,9 @@ def _value_and_slope(value: Callable[[Any], Any], derivative: Callable[[Any, Any
         if np.shape(answer) != np.shape(value(x)):
             return f"the answer has the shape {np.shape(answer)}; expected {np.shape(value(x))}."
         if not np.allclose(np.real(answer), value(x), rtol=1e-11, atol=1e-12):
+            error = float(abs(np.real(answer) - value(x)).max())
+            if error <= TILT:
+                return f"the real part is off by {error:.0e}: rounded, or moved by the imaginary part."
             return "for real numbers it is not the same function as NumPy's."
         scale = 1 + np.linalg.norm(v) * (1 + np.linalg.norm(x))
         if not np.all(abs(np.imag(answer) / TILT - derivative(x, v)) <= 1e-8 * scale):
@@ -128,8 +136,8 @@ COMPLEX_STEP = {
 
 
 def _sizes(rng: np.random.Generator, count: int) -> list[int]:
-    """Draw sizes of which no two agree."""
-    return [int(one) for one in rng.permutation(np.arange(2, 8))[:count]]
+    """Draw sizes that all differ."""
+    return [int(size) for size in rng.permutation(np.arange(2, 8))[:count]]
 
 
 def _draw_one_of_x(rng: np.random.Generator) -> Arrays:
@@ -178,7 +186,7 @@ LINEAR = {
 
 
 def _draw_row(rng: np.random.Generator) -> tuple[Any, Any, float]:
-    """Draw probabilities, what they are exponentials of, and their sum."""
+    """Draw probabilities, the exponentials that they are the shares of, and the sum of these."""
     e = np.exp(rng.standard_normal(int(rng.integers(3, 9))))
     return e / e.sum(), e, float(e.sum())
 
@@ -199,7 +207,7 @@ def _draw_quotient(rng: np.random.Generator) -> Arrays:
 
 
 def _through_quotient(dp: Any, total: float, d_total: float) -> Any:
-    """Let e be the argument of both of its uses."""
+    """Differentiate by e where it is used twice: in the quotient, and in the sum that it is divided by."""
     return _gradient(lambda e: (dp * e / total).sum() + d_total * e.sum(), np.zeros(len(dp)))
 
 
@@ -256,48 +264,51 @@ ROWS = {
 
 
 def _layer_loss(u: Any, scale: float, x: Any, weight: Any, bias: Any, unused: Any) -> Any:
-    """Compute a loss with a constant whose rounding a difference would see."""
+    """Compute a loss with a large constant, whose rounding would spoil a finite difference."""
     y = np.tanh(x @ weight + bias)
     return scale * ((u * y * y).sum() + 1e10) + 0 * unused.sum()
 
 
 def _elementwise(f: Any, arguments: Arrays) -> Iterator[Any]:
-    """Measure every entry of every gradient, one at a time."""
-    for place, x in enumerate(arguments):
-        before, after = arguments[:place], arguments[place + 1 :]
+    """Measure the gradient with respect to each argument, one entry at a time."""
+    for index, x in enumerate(arguments):
+        before, after = arguments[:index], arguments[index + 1 :]
 
-        def alone(one: Any, before: Arrays = before, after: Arrays = after) -> Any:
-            return f(*before, one, *after)
+        def of_one_argument(x: Any, before: Arrays = before, after: Arrays = after) -> Any:
+            return f(*before, x, *after)
 
-        yield _gradient(alone, x)
+        yield _gradient(of_one_argument, x)
 
 
 def _draw_suspects(rng: np.random.Generator) -> Arrays:
+    """Draw a function with its gradients, about half of which are wrong in one of four ways."""
     T, K, N = rng.permutation(np.arange(2, 7))[:3]
     arguments = tuple(rng.standard_normal(shape) for shape in ((T, K), (K, N), (N,), (int(K) + 1,)))
     f = partial(_layer_loss, rng.standard_normal((T, N)), 10.0 ** rng.integers(-6, 7))
-    gradients = [np.array(one) for one in _elementwise(f, arguments)]
-    for place in np.flatnonzero(rng.random(3) < 0.5):
-        one = gradients[place]
-        kind, size = rng.integers(4), abs(one).max()
-        at = tuple(rng.integers(n) for n in one.shape)
-        if kind == 0:
-            one[at] += rng.choice([1e-5 * size, np.nan])  # a single entry
-        elif kind == 1:
-            one *= -1
-        elif kind == 2 and one.ndim == 2:
-            gradients[place] = one.T
+    gradients = [np.array(gradient) for gradient in _elementwise(f, arguments)]
+    for index in np.flatnonzero(rng.random(3) < 0.5):
+        gradient = gradients[index]
+        kind, size = rng.integers(4), abs(gradient).max()
+        at = tuple(rng.integers(n) for n in gradient.shape)
+        if kind == 0:  # a single wrong entry
+            gradient[at] += rng.choice([1e-5 * size, np.nan])
+        elif kind == 1:  # the wrong sign
+            gradient *= -1
+        elif kind == 2 and gradient.ndim == 2:
+            gradients[index] = gradient.T
         else:  # an error that sums to zero
-            one.flat[0] += 1e-3 * size
-            one.flat[-1] -= 1e-3 * size
+            gradient.flat[0] += 1e-3 * size
+            gradient.flat[-1] -= 1e-3 * size
     return f, arguments, tuple(gradients), np.random.default_rng(rng.integers(2**32))
 
 
 def _by_entries(f: Any, arguments: Arrays, gradients: Arrays, rng: Any) -> list[int]:
+    """List the indices of the wrong gradients, by comparing every entry."""
     wrong = []
-    for place, (exact, one) in enumerate(zip(_elementwise(f, arguments), gradients, strict=True)):
-        if exact.shape != one.shape or not abs(exact - one).max() <= 1e-9 * abs(exact).max():
-            wrong.append(place)
+    for index, (exact, gradient) in enumerate(zip(_elementwise(f, arguments), gradients, strict=True)):
+        is_close = exact.shape == gradient.shape and abs(exact - gradient).max() <= 1e-9 * abs(exact).max()
+        if not is_close:
+            wrong.append(index)
     return wrong
 
 
@@ -309,18 +320,18 @@ JUDGE = {"wrong_gradients": Route(_draw_suspects, same_as=_by_entries, times=40)
 
 def _draw_taken(rng: np.random.Generator) -> Arrays:
     M, H = _sizes(rng, 2)
-    rows = rng.integers(4, size=M)
-    t = int(rng.choice(rows)) if rng.random() < 0.8 else 4  # which no row is a copy of
+    rows = rng.integers(NEVER_TAKEN, size=M)
+    t = int(rng.choice(rows)) if rng.random() < 0.8 else NEVER_TAKEN
     return rng.standard_normal((M, H)), rows, t
 
 
 def _gradient_of_row(dy: Any, rows: Any, t: int) -> Any:
-    x = np.zeros((5, dy.shape[1]))
+    x = np.zeros((NEVER_TAKEN + 1, dy.shape[1]))
     return _gradient(lambda x: (dy * x[rows]).sum(), x)[t]
 
 
 def _complex(rng: np.random.Generator, *shape: int) -> Any:
-    """Draw complex numbers: a function of these has no derivative to hide."""
+    """Draw complex numbers: a function that is right for these has the right derivative as well."""
     return rng.uniform(-1, 2, shape) + 1j * rng.uniform(-0.6, 0.6, shape)
 
 
@@ -372,7 +383,7 @@ def _draw_two_numbers(rng: np.random.Generator) -> Arrays:
 
 
 def _of_variance(d_rstd: float, rstd: float) -> float:
-    """Let what is under the root be the argument: the variance and eps together."""
+    """Differentiate by the number under the root: the sum of the variance and eps."""
     return float(_derivative(lambda inside: d_rstd * inside**-0.5, rstd**-2.0))
 
 
@@ -480,29 +491,29 @@ HEADS = {
 
 
 def _draw_pieces(rng: np.random.Generator) -> Arrays:
-    V, n = (int(one) for one in rng.integers((4, 6), (9, 12)))
+    V, n = map(int, rng.integers((4, 6), (9, 12)))
     ids = rng.integers(V - 1, size=int(rng.integers(9, 30)))  # the last piece never occurs
     return ids, rng.integers(V, size=n), rng.integers(V, size=n), V, float(rng.uniform(0.5, 9))
 
 
 def counted_losses(ids: Any, left: Any, target: Any, V: int, strength: float) -> Any:
-    """Count with dictionaries, pair by pair: the floor of one neighbour.
+    """Compute the loss of a model that predicts a piece from its left neighbour, by counting pairs.
 
     Parameters
     ----------
     ids : (N,) int
-        A text.
+        Ids of the text in which pairs are counted.
     left, target : (n,) int
-        Pairs of neighbours.
+        Pairs of neighbours whose loss is computed.
     V : int
-        Pieces of the vocabulary.
+        Number of pieces in the vocabulary.
     strength : float
         Lambda, the weight of the frequencies of single pieces.
 
     Returns
     -------
     (n,) float64
-        Of each pair -ln p(target | left), in nats.
+        -ln p(target | left) for each pair, in nats.
     """
     pieces = ids.tolist()
     single = Counter(pieces)
@@ -517,7 +528,7 @@ def counted_losses(ids: Any, left: Any, target: Any, V: int, strength: float) ->
 
 
 def _small_sequence(rng: np.random.Generator) -> Sequence:
-    """Draw a sequence over 17 pieces, with one or two to predict and a next-sentence label."""
+    """Draw a sequence of ids below 17, with one or two tokens to predict and a next-sentence label."""
     n = int(rng.integers(3, LENGTH + 1))
     chosen = rng.permutation(n)[: rng.integers(1, 3)]
     labels = rng.integers(17, size=len(chosen))
@@ -528,12 +539,12 @@ def _small_sequence(rng: np.random.Generator) -> Sequence:
 
 
 def _draw_step(rng: np.random.Generator) -> Arrays:
-    """Draw a step in the middle of a run, for a model of a few hundred parameters."""
+    """Draw the state before a step in the middle of a run, of a model with a few hundred parameters."""
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config = BertConfig.from_size("1-6-2", vocab_size=17, max_position_embeddings=LENGTH, **no_dropout)
     count = Parameters(config).count()
     batch = Batch.pack([_small_sequence(rng) for _ in range(5)])
-    deviations = np.array([[0.5], [0.05], [0.05]])  # of parameters, m, and the root of v
+    deviations = np.array([[0.5], [0.05], [0.05]])  # standard deviations of parameters, m, and the root of v
     flat, m, root = rng.standard_normal((3, count)) * deviations
     rate = float(10 ** rng.uniform(-3, -1))
     number = int(rng.integers(1, 9))
@@ -543,7 +554,7 @@ def _draw_step(rng: np.random.Generator) -> Arrays:
 def library_step(
     ops: Ops, config: BertConfig, flat: Any, m: Any, v: Any, batch: Batch, number: int, rate: float
 ) -> Arrays:
-    """Take a training step by minibert's own HostSteps.
+    """Take a training step with minibert's own HostSteps.
 
     Parameters
     ----------
@@ -551,19 +562,19 @@ def library_step(
         The engine.
     config : BertConfig
     flat, m, v : (n,) float
-        Parameters and both moments, which stay as they are.
+        Parameters and both moments, which are not changed.
     batch : Batch
     number : int
-        Of the update, from 1.
+        Number of the update; the first is 1.
     rate : float
         The learning rate.
 
     Returns
     -------
     flat, m, v : (n,) float
-        After the update.
+        Parameters and moments after the update.
     loss : float
-        Before it.
+        Loss before the update.
     """
     params = Parameters(config, flat.copy())
     optimizer = AdamW(params.flat, params.decayed)
@@ -575,14 +586,14 @@ def library_step(
 
 def _draw_parts(rng: np.random.Generator) -> Arrays:
     k, n = int(rng.integers(2, 6)), int(rng.integers(3, 8))
-    counts = [int(one) for one in rng.integers(0, 7, size=k)] if rng.random() < 0.85 else [0] * k
+    counts = rng.integers(0, 7, size=k).tolist() if rng.random() < 0.85 else [0] * k
     return [rng.standard_normal(n) * (count > 0) for count in counts], counts
 
 
 def _over_all_pieces(gradients: list[Any], counts: list[int]) -> Any:
-    """List the mean's gradient once for each masked piece, and average."""
-    each = [gradient for gradient, count in zip(gradients, counts, strict=True) for _ in range(count)]
-    return np.mean(each, axis=0) if each else np.zeros_like(gradients[0])
+    """Average gradients of batches over all masked pieces: each counts once for each piece of its batch."""
+    by_piece = [gradient for gradient, count in zip(gradients, counts, strict=True) for _ in range(count)]
+    return np.mean(by_piece, axis=0) if by_piece else np.zeros_like(gradients[0])
 
 
 def _draw_context(rng: np.random.Generator) -> Arrays:
@@ -592,7 +603,10 @@ def _draw_context(rng: np.random.Generator) -> Arrays:
 
 
 def _only_shuffled(answer: Any, ids: Any, cu_seqlens: Any, movable: Any, rng: Any) -> str | None:
-    """Say what is wrong with a shuffled context."""
+    """Say what is wrong with a shuffled context; None if nothing is.
+
+    The right answer is random, so only its properties can be checked.
+    """
     if not isinstance(answer, np.ndarray) or answer.shape != ids.shape:
         return f"the answer is not an array of shape {ids.shape}."
     if not np.array_equal(answer[~movable], ids[~movable]):

@@ -1,4 +1,4 @@
-"""A reader's function, run so that nothing it does ends the notebook: time and output are limited."""
+"""Run a reader's function with limits of time and output, so that nothing it does ends the notebook."""
 
 import inspect
 import io
@@ -15,27 +15,27 @@ import numpy as np
 
 from minibert.base.terminal import counted
 
-SECONDS = 10.0  # of processor time that one check may take
-LATER = 0.01  # seconds until it is looked again whether Numba is still compiling
-SHOWN = 1_000  # characters of what a function prints
+SECONDS = 10.0  # limit of processor time for one check
+LATER = 0.01  # seconds between two looks at whether Numba is still compiling
+SHOWN = 1_000  # characters that are shown of what a function prints
 
 
 class Rejected(Exception):
     """An answer is wrong; the argument is a sentence that says how."""
 
-    error = float("inf")  # relative, where numbers were compared
+    error = float("inf")  # relative error, if numbers were compared
 
 
 class Plain(Rejected):
-    """An answer is wrong in a way that the sentence names: no likelier mistake is looked for."""
+    """An answer is wrong, and the sentence explains it: no further explanation is looked for."""
 
 
 class _TimeOver(BaseException):
-    """Not an Exception, so that no `except Exception` in the function swallows it."""
+    """The time of a check is over; not an Exception, so that the reader's own code does not catch it."""
 
 
 class _Capped(io.StringIO):
-    """Keeps the first characters that are written, and counts the others."""
+    """A text that keeps the first characters that are written, and counts the rest."""
 
     dropped = 0
 
@@ -47,9 +47,9 @@ class _Capped(io.StringIO):
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """Limit the time and the output of what is run inside.
+    """Limit the time and the output of the code in a `with` block.
 
-    At most `SHOWN` characters are printed, afterwards.
+    At most `SHOWN` characters of the output are printed, at the end of the block.
 
     Yields
     ------
@@ -58,29 +58,29 @@ def limits() -> Iterator[None]:
     Raises
     ------
     Plain
-        After `SECONDS` of processor time, in the main thread of a system with such a timer.
+        After `SECONDS` of processor time; only in the main thread, on a system that has such a timer.
     """
 
-    def over(*_: Any) -> None:
-        if not _compiles():
+    def stop_or_wait(*_: Any) -> None:
+        if not _numba_compiles():
             raise _TimeOver
         signal.setitimer(signal.ITIMER_VIRTUAL, LATER)
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    timed = hasattr(signal, "setitimer") and in_main_thread
-    before = signal.signal(signal.SIGVTALRM, over) if timed else None
+    is_timed = hasattr(signal, "setitimer") and in_main_thread
+    handler_before = signal.signal(signal.SIGVTALRM, stop_or_wait) if is_timed else None
     printed = _Capped()
     try:
         with redirect_stdout(printed):
-            if timed:
+            if is_timed:
                 signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
             yield
     except _TimeOver:
-        raise Plain(f"it has no end after {SECONDS:g} seconds; is there an endless loop?") from None
+        raise Plain(f"it does not end within {SECONDS:g} seconds; is there an endless loop?") from None
     finally:
-        if timed:
+        if is_timed:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, before)
+            signal.signal(signal.SIGVTALRM, handler_before)
         text = printed.getvalue().rstrip("\n")
         if text:
             if printed.dropped:
@@ -88,8 +88,8 @@ def limits() -> Iterator[None]:
             print(text)
 
 
-def _compiles() -> bool:
-    """Tell whether Numba is compiling in this thread: cut off there, it would lose its types for good."""
+def _numba_compiles() -> bool:
+    """Tell whether Numba is compiling in this thread; an interruption would corrupt its types for good."""
     lock = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
     return lock is not None and lock.is_locked()
 
@@ -101,17 +101,17 @@ def refusing(error: type[Exception], text: str) -> Callable[..., Any]:
     ----------
     error : type of exception
     text : str
-        Its argument.
+        Message of the error.
 
     Returns
     -------
     function
-        Of any arguments.
+        It takes any arguments.
 
     Raises
     ------
     error
-        By the function, when it is called.
+        When the function is called.
     """
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -122,14 +122,14 @@ def refusing(error: type[Exception], text: str) -> Callable[..., Any]:
 
 @contextmanager
 def barred(classes: list[type], *names: str) -> Iterator[None]:
-    """Let methods of some classes raise Rejected, wherever they are called from.
+    """Make methods of some classes raise Rejected during a `with` block, whoever calls them.
 
     Parameters
     ----------
     classes : list of class
-        Each method is replaced in those that define it, and put back at the end.
+        Classes in which a method is replaced, if they define it, until the end of the block.
     *names : str
-        Of the methods.
+        Names of the methods.
 
     Yields
     ------
@@ -151,12 +151,12 @@ def barred(classes: list[type], *names: str) -> Iterator[None]:
 
 
 def is_open(function: FunctionType) -> bool:
-    """Tell whether nothing has been written yet: a docstring and three dots.
+    """Tell whether a function is still a stub: a docstring and three dots.
 
     Parameters
     ----------
     function : function
-        The reader's.
+        The reader's function.
 
     Returns
     -------
@@ -180,17 +180,17 @@ def call(function: FunctionType, *args: Any, **kwargs: Any) -> Any:
     ----------
     function : function
     *args, **kwargs
-        What it is called with; NumPy's warnings of what is not finite are off.
+        Arguments of the call, during which NumPy does not warn of infinite numbers and NaN.
 
     Returns
     -------
     Any
-        What it returns.
+        The function's result.
 
     Raises
     ------
     Rejected
-        When it raises, with the last line of its own that was reached, or returns nothing.
+        When the function raises, with its last line that was reached, or returns nothing.
     """
     try:
         with np.errstate(all="ignore"):
@@ -200,8 +200,8 @@ def call(function: FunctionType, *args: Any, **kwargs: Any) -> Any:
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         file = function.__code__.co_filename
-        lines = [frame.line for frame in frames if frame.filename == file and frame.line]
-        where = f" (at `{lines[-1]}`)" if lines else ""
+        own_lines = [frame.line for frame in frames if frame.filename == file and frame.line]
+        where = f" (at `{own_lines[-1]}`)" if own_lines else ""
         raise Rejected(f"it raises {type(error).__name__}: {error}{where}.") from None
     if result is None or result is ...:
         raise Rejected("it returns nothing.")
@@ -214,15 +214,16 @@ def require_parameters(function: FunctionType, method: Any) -> None:
     Parameters
     ----------
     function : function
+        The reader's function.
     method : function
-        With `self`, as the class has it.
+        The method as its class defines it, with `self`.
 
     Raises
     ------
     Rejected
         When the names of their parameters differ.
     """
-    ours = list(inspect.signature(function).parameters)
-    theirs = list(inspect.signature(method).parameters)
-    if ours != theirs:
-        raise Rejected(f"its parameters are ({', '.join(ours)}); expected ({', '.join(theirs)}).")
+    names = list(inspect.signature(function).parameters)
+    expected = list(inspect.signature(method).parameters)
+    if names != expected:
+        raise Rejected(f"its parameters are ({', '.join(names)}); expected ({', '.join(expected)}).")

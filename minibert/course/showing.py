@@ -1,4 +1,4 @@
-"""What a lesson shows: sentences, pictures with alternative text, guesses, claims and the proof sheet."""
+"""Show what a lesson has to show: sentences, pictures, guesses, claims and the proof sheet."""
 
 import html
 import inspect
@@ -19,12 +19,12 @@ COLOURS = {"passed": "#22863a", "failed": "#b85c00", "open": "inherit"}
 
 
 def say(markdown: str) -> None:
-    """Show a sentence with numbers in it as Markdown.
+    """Show a sentence, such as one with computed numbers, as Markdown.
 
     Parameters
     ----------
     markdown : str
-        Which may be indented.
+        The sentence. It may be indented.
     """
     from IPython.display import Markdown, display
 
@@ -38,7 +38,7 @@ def show(figure: Any, alt: str) -> None:
     ----------
     figure : matplotlib.figure.Figure
     alt : str
-        What it shows, for who does not see it.
+        What the figure shows, for readers who can't see it.
     """
     import matplotlib.pyplot as plt
     from IPython.display import display
@@ -52,26 +52,27 @@ def show(figure: Any, alt: str) -> None:
 
 
 def source(thing: Any) -> None:
-    """Print the source of something of minibert.
+    """Print the source of a part of minibert.
 
     Parameters
     ----------
     thing : function, method or class
+        The part.
     """
     print(textwrap.dedent(inspect.getsource(thing)).rstrip())
 
 
 def equal(name: str, left: Any, right: Any, tolerance: float = BOUND) -> None:
-    """Compute an "=" of a derivation on both sides, and print how far they agree.
+    """Compare both sides of an equation, and print how closely they agree.
 
     Parameters
     ----------
     name : str
         What the equation says.
     left, right : array
-        Of one shape.
+        Values of the two sides; of the same shape.
     tolerance : float
-        Of the largest error, relative to the largest value.
+        Largest error that is allowed, relative to the largest value.
 
     Raises
     ------
@@ -89,21 +90,23 @@ def equal(name: str, left: Any, right: Any, tolerance: float = BOUND) -> None:
 
 
 class Guess:
-    """A guess made before the cell that answers it.
+    """A reader's guess, made before the cell that computes the answer.
+
+    `Lesson.predict` makes one, which prints the question. A later cell calls `answer`.
 
     Parameters
     ----------
     question : str
-        It is printed, with the choices.
+        Question to print, with the choices.
     guess : Any
-        Three dots stand for none.
+        The reader's guess; three dots if there is none yet.
     choices : sequence, default None
-        What may be guessed; None: anything.
+        Guesses to choose from; None: any guess.
 
     Raises
     ------
     InputError
-        When the guess is none of the choices.
+        When the guess is not one of the choices.
     """
 
     def __init__(self, question: str, guess: Any, choices: Sequence[Any] | None = None) -> None:
@@ -120,13 +123,14 @@ class Guess:
             print(f"Your guess: {guess}")
 
     def answer(self, value: Any, because: str = "") -> None:
-        """Tell what it is, beside the guess.
+        """Print the answer next to the guess.
 
         Parameters
         ----------
         value : Any
+            The answer.
         because : str
-            The end of the sentence, with its full stop; "" for none.
+            A reason, which ends the sentence, with its full stop; "" for none.
         """
         form = ""
         if isinstance(value, int):
@@ -143,7 +147,7 @@ class Guess:
 
 
 class Compared(NamedTuple):
-    """A line of a claim: a mean, and its gain over the baseline with the 95% interval."""
+    """A line of a claim: a mean, and its gain over the baseline with the 95% confidence interval."""
 
     who: str
     mean: float
@@ -158,7 +162,7 @@ class Compared(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What was claimed to have been learnt, beside the baseline and its negative controls."""
+    """A claim that something was learnt, with the baseline and the negative controls."""
 
     text: str
     baseline: float
@@ -166,7 +170,7 @@ class Claim(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Tell whether ours is better than the baseline and no control is."""
+        """Tell whether ours is better than the baseline, and no control is."""
         return self.lines[0].better and not any(line.better for line in self.lines[1:])
 
     def __str__(self) -> str:
@@ -186,25 +190,25 @@ def claim(text: str, ours: Any, baseline: Any, controls: Mapping[str, Any], bett
     Parameters
     ----------
     text : str
-        What is claimed.
+        The claim.
     ours, baseline : (n,) float
         A value for each example.
     controls : dict of (n,) float
-        Of what can't have learnt it, by name.
+        Values of negative controls by name.
     better : str
-        "lower" or "higher".
+        Which values are better, "lower" or "higher".
     unit : str
-        Of the values; "" for none.
+        Unit of the values; "" for none.
 
     Returns
     -------
     Claim
-        With the bootstrap's intervals of the gains, example by example.
+        Intervals of the gains come from a bootstrap over the examples.
 
     Raises
     ------
     InputError
-        When `better` is neither, or there is not one number for each example.
+        When `better` is neither of the two, or an array does not have one number for each example.
     """
     if better not in ("lower", "higher"):
         raise InputError(f"{better=} is neither lower nor higher; give one of them.", better=better)
@@ -223,9 +227,9 @@ def claim(text: str, ours: Any, baseline: Any, controls: Mapping[str, Any], bett
 
 
 class Verdict(NamedTuple):
-    """What was said of one function."""
+    """The result of judging one function."""
 
-    place: str  # an exercise, or on the proof sheet a notebook
+    place: str  # number of an exercise; on the proof sheet, of a notebook
     function: str
     state: str  # "passed", "failed" or "open"
     text: str
@@ -235,7 +239,7 @@ class Verdict(NamedTuple):
 
 
 class Sheet(list[Verdict]):
-    """The reader's proof sheet; a table in a notebook, text elsewhere."""
+    """The reader's proof sheet: a table in a notebook, text elsewhere."""
 
     def __repr__(self) -> str:
         return "\n".join([*map(str, self), self._last()])

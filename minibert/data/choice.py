@@ -1,6 +1,6 @@
-"""One of several endings: SWAG (Zellers et al. 2018) as distributed; HellaSwag, COPA, CommonsenseQA.
+"""Choose one of several endings: SWAG (Zellers et al. 2018) as distributed; HellaSwag, COPA, CommonsenseQA.
 
-Of each example the model reads the context and, as a second segment, `start` with one of the endings.
+For each ending the model reads the context and, as a second segment, `start` with the ending.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ class ChoiceExample(NamedTuple):
 
     id: str
     context: str
-    start: str  # how every ending begins; "" where they share nothing
+    start: str  # how every ending begins; "" if they share nothing
     endings: tuple[str, ...]
-    label: int | None  # number of the right one, from 0; None where it is not known
+    label: int | None  # index of the right ending, from 0; None if it is not known
 
 
 def read_swag(path: str | Path) -> list[ChoiceExample]:
@@ -191,7 +191,7 @@ def _question_and_choices(item: dict[str, Any], where: str) -> tuple[str, dict[s
 
 
 def _items(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a file, each with its place."""
+    """Yield the objects of a file, each with its file and line."""
     for line, item in json_lines(path):
         yield f"{path}, line {line}", item
 
@@ -211,7 +211,7 @@ def _strings(item: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 
 def _index(label: Any, endings: int, where: str) -> int | None:
-    """Return the number of an ending; None for "" and -1, which mean that it is unknown."""
+    """Return the index of an ending; None for "" and -1, which mean that it is unknown."""
     if label in ("", -1, "-1", None):
         return None
     if str(label) not in map(str, range(endings)):

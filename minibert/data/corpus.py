@@ -32,12 +32,12 @@ LAYOUTS = {
 }
 FOLDER_SUFFIXES = (".txt", *(f".txt{packed}" for packed in PACKED))
 
-LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts of this size
+LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is processed in parts of this size
 SENTENCE_CHARACTERS = 1 << 12  # a longer "sentence" is cut: no sentence of the embedded books comes near it
 SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" recognises the layout
 WIDEST_PAGE = 120  # characters in the longest line of hard-wrapped prose
-CONTINUOUS_SENTENCES = 32  # of a document that a text without borders is cut into; 512 tokens or more
-HEADING_CHARACTERS = 400  # prose shorter than this before a gap is a heading, and stays with what follows
+CONTINUOUS_SENTENCES = 32  # in each document that a continuous text is cut into; 512 tokens or more
+HEADING_CHARACTERS = 400  # shorter prose before a gap is a heading, and stays with what follows
 
 # Where a sentence may end: its marks, closing quotes, then a space (none is written after 。！？), but not
 # before a word in lower case, another mark or the end. `stop` matches a single full stop. Of several
@@ -57,7 +57,7 @@ _ABBREVIATIONS = frozenset(
     "etc i.e e.g cf fig pp jan feb aug sept oct nov dec".split()
 )
 _WORD = re.compile(r"\w")
-_TITLE = re.compile(r"= [^=]+ =")  # of a document in WikiText; its sections have = = Two = = or more
+_TITLE = re.compile(r"= [^=]+ =")  # of a WikiText document; titles of sections have two or more =
 _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a number before its title
 
 
@@ -119,18 +119,18 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _under(folder: Path) -> Iterator[Path]:
-    """Yield the files under a folder, also behind links, without hidden files, vocabularies or repeats."""
+    """Yield the files under a folder, following links, without hidden files, vocabularies or repeats."""
     seen = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
-        inside: dict[str, str] = {}  # the folders in this one: where they lead to, and their names
+        inside: dict[str, str] = {}  # names of the folders in this one, by their real paths
         for name in sorted(folders):
             if name[0] != ".":
                 inside[os.path.realpath(os.path.join(place, name))] = name
-        folders[:] = [name for real, name in inside.items() if real not in seen]  # where `walk` goes on
+        folders[:] = [name for real, name in inside.items() if real not in seen]  # visited next
         seen.update(inside)
         for name in names:
             file = Path(place, name)
-            # A run folder, which has a vocabulary, may lie beside the text.
+            # The text may be next to a run folder, which has a vocabulary.
             if name[0] != "." and name != VOCABULARY_FILE and file.is_file():
                 yield file
 
@@ -188,8 +188,8 @@ class SentenceStream:
         What is read.
     layout : str
         As it was given.
-    found : Counter of str
-        Layouts of the files that are read so far, as "auto" found them, each with how many have it.
+    layouts_read : Counter of str
+        Layouts of the files read so far, as "auto" recognised them, with the number of files of each.
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto", column: str = "text"):
@@ -223,9 +223,9 @@ class SentenceStream:
         def progress(position: int) -> None:
             self.bytes_read = finished + position
 
-        pieces = decoded(text_of(file, progress=progress, column=self.column, tells=True), file)
+        pieces = decoded(text_of(file, progress=progress, column=self.column, warns=True), file)
         layout = self.layout
-        if form := format_of(file):  # which tells itself where documents end
+        if form := format_of(file):  # the format says where documents end
             self.layouts_read[form] += 1
             layout = "sentences" if layout == "sentences" else "paragraphs"
         elif layout in ("auto", "continuous"):
@@ -352,8 +352,8 @@ def split_sentences(text: str) -> list[str]:
     ['"Is it far?" asked Mr. Bennet.', 'She said: "No."', 'They went.']
     """
     sentences = []
-    begin = 0  # of the sentence
-    wordless = 0  # up to where it has no word
+    begin = 0  # where the sentence begins
+    wordless = 0  # there is no word in it up to here
     for match in _END.finditer(text):
         mark, end = match.span()
         if mark == begin or not text[mark - 1].isalnum():  # else there is a word directly before the mark
@@ -449,7 +449,7 @@ def _read_documents(pieces: Iterable[str]) -> Iterator[str | None]:
 
 
 def _cut_documents(stream: Iterator[str | None]) -> Iterator[str | None]:
-    """Yield sentences with a border after every so many, in place of the borders between their documents."""
+    """Yield sentences with a border after every 32, instead of the borders between their documents."""
     sentences = (sentence for sentence in stream if sentence is not None)
     for number, sentence in enumerate(sentences):
         if number and number % CONTINUOUS_SENTENCES == 0:

@@ -1,4 +1,4 @@
-"""Read files that mark their documents themselves: JSON lines, tables, dumps of Wikipedia."""
+"""Read files whose format separates documents: JSON lines, tables, dumps of Wikipedia."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ DOCUMENTS = {
     "table": "a document in each row of a table",
     "wikipedia": "articles of a dump of Wikipedia",
 }
-TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}  # what stands between the columns, by suffix
+TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}  # the delimiter between columns, by suffix
 
 
 def format_of(file: Path) -> str:
@@ -24,7 +24,7 @@ def format_of(file: Path) -> str:
     Parameters
     ----------
     file : Path
-        It need not be there.
+        The file, which need not exist.
 
     Returns
     -------
@@ -42,28 +42,30 @@ def format_of(file: Path) -> str:
 
 
 def text_of(
-    file: Path, size: int = PIECE_BYTES, progress: Progress = None, column: str = "text", tells: bool = False
+    file: Path, size: int = PIECE_BYTES, progress: Progress = None, column: str = "text", warns: bool = False
 ) -> Iterator[bytes]:
-    """Yield text as `byte_pieces`; other formats as a paragraph per line, with blank lines between documents.
+    """Yield the text of a file in pieces; documents of other formats are separated by blank lines.
+
+    Plain text is yielded as it is. Other formats have a paragraph on each line.
 
     Parameters
     ----------
     file : Path
         Plain text, JSON lines, a table or a dump of Wikipedia, as `format_of` tells by its name.
     size : int
-        Bytes of a piece, about.
+        Approximate number of bytes in a piece.
     progress : callable, optional
-        Hears how many bytes of the file on the disk have been read.
+        Called with the number of bytes of the file on the disk that have been read.
     column : str, default "text"
-        Where JSON lines and tables have their text. Of a table it may be a number, from 1, where no column
-        has that name: the table then has no header.
-    tells : bool, default False
+        Key of JSON lines, or column of tables, that has the text. For a table it may be a number, from 1, if
+        no column has that name: the table then has no header.
+    warns : bool, default False
         Warn of articles that are left out.
 
     Yields
     ------
     bytes
-        UTF-8, a piece of about that size; the last is empty.
+        UTF-8, in pieces of about that size; the last one is empty.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def text_of(
         yield from byte_pieces(file, size, progress)
         return
     if form == "wikipedia":
-        texts = articles(file, progress, tells)
+        texts = articles(file, progress, warns)
     elif form == "table":
         texts = _cells(file, column, progress)
     else:
@@ -82,7 +84,7 @@ def text_of(
     waiting = bytearray()
     for text in texts:
         lines = "\n".join(filter(str.strip, text.splitlines()))
-        waiting += f"{lines}\n\n".encode(errors="replace")  # JSON may have half of a character
+        waiting += f"{lines}\n\n".encode(errors="replace")  # JSON may have half of a surrogate pair
         if len(waiting) >= size:
             yield bytes(waiting)
             waiting.clear()
@@ -99,10 +101,10 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
     if not header:
         return
     if column in header:
-        place = header.index(column)
+        index = header.index(column)
     elif column.isdecimal() and 1 <= int(column) <= len(header):
-        place = int(column) - 1
-        yield header[place]
+        index = int(column) - 1
+        yield header[index]
     else:
         raise _no_column(f"{file}, line {first_line}", column, header)
     for number, row in table:
@@ -112,7 +114,7 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
                 "delimiters or line ends in quotation marks, as CSV does, or give the texts as .jsonl.",
                 where=f"{file}, line {number}",
             )
-        yield row[place]
+        yield row[index]
 
 
 def _no_column(where: str, column: str, names: list[str]) -> InputError:

@@ -1,8 +1,8 @@
-"""GLUE's nine tasks and its diagnostic set as their files are distributed (Wang et al. 2019, "GLUE").
+"""The nine tasks of GLUE and its diagnostic set, from the files as distributed (Wang et al. 2019, "GLUE").
 
-All are tables between tabs without any quoting, and no two tasks have the same columns: CoLA has no header
-except in its test file, MRPC's begins with a byte order mark, STS-B's score is the last of ten columns,
-MNLI's label the last of twelve or sixteen. The labels of the test files are kept by the makers.
+All are tab-separated tables without quoting, and no two tasks have the same columns: CoLA has a header only
+in its test file, MRPC's begins with a byte order mark, STS-B's score is the last of ten columns, MNLI's label
+the last of twelve or sixteen. The labels of the test files are not public.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from minibert.base.terminal import counted
 from minibert.data.lines import number_in, numbered_lines, rows, shown
 from minibert.data.places import where_to_get
 
-HIGHEST_SCORE = 5.0  # of STS-B: the same meaning; 0 is the lowest
+HIGHEST_SCORE = 5.0  # in STS-B, for equal meaning; the lowest is 0
 
 
 class TextExample(NamedTuple):
@@ -26,24 +26,24 @@ class TextExample(NamedTuple):
     id: str
     first: str
     second: str | None  # None where the task has one sentence
-    label: Any  # the name of a class, several of them (a tuple), a score, or None where it is not known
+    label: Any  # the name of a class, a tuple of several names, a score, or None where unknown
 
 
 @dataclass(frozen=True)
 class GlueTask:
-    """The folder and the files of a task of GLUE, and their columns."""
+    """A task of GLUE: its folder, its files and their columns."""
 
-    name: str  # for the command line
-    title: str  # as its makers write it, which is also the name of its folder
-    sentences: tuple[str, ...]  # names of the columns, one or two
-    label: str  # name of its column
-    labels: tuple[str, ...]  # the classes in the order of the outputs; () for a score
-    metrics: tuple[str, ...]  # of its leaderboard, the main one first
-    files: Mapping[str, tuple[str, ...]]  # of each split the names of its file; the first there counts
-    ids: tuple[str, ...] = ("index",)  # columns that make the id; without them "index", or the row's number
-    folders: tuple[str, ...] = ()  # other names of its folder; case, hyphens and underscores don't count
-    bare: tuple[str, ...] = ()  # columns of train and dev files without a header
-    broken_rows: bool = False  # whether official files hold rows that lack columns, which everyone leaves out
+    name: str  # name on the command line
+    title: str  # official name, also that of its folder
+    sentences: tuple[str, ...]  # names of the columns with sentences, one or two
+    label: str  # name of the column with labels
+    labels: tuple[str, ...]  # the classes, in the order of the outputs; () for a score
+    metrics: tuple[str, ...]  # metrics of the leaderboard, the main one first
+    files: Mapping[str, tuple[str, ...]]  # possible names of each split's file; the first is preferred
+    ids: tuple[str, ...] = ("index",)  # columns that form the id; if missing, "index" or the row's index
+    folders: tuple[str, ...] = ()  # other names of the folder; case, hyphens and underscores are ignored
+    bare: tuple[str, ...] = ()  # columns of train and dev files that have no header
+    broken_rows: bool = False  # whether official files have rows with too few columns, which everyone skips
 
     @property
     def pair(self) -> bool:
@@ -92,30 +92,30 @@ TASKS: dict[str, GlueTask] = {task.name: task for task in _ALL}
 def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
     """Read the examples of one split of a task of GLUE, in the order of its file.
 
-    Text is taken to the letter. A warning counts rows of QQP that are left out as they lack columns. MRPC may
-    also lie as Microsoft distributes it, in msr_paraphrase_train.txt and msr_paraphrase_test.txt; dev is then
-    what the file dev_ids.tsv of GLUE names, and train is the rest.
+    Text is read literally. A warning counts rows of QQP that are skipped because they have too few columns.
+    MRPC may also be as Microsoft distributes it, in msr_paraphrase_train.txt and msr_paraphrase_test.txt; dev
+    is then the pairs in GLUE's file dev_ids.tsv, and train is the rest.
 
     Parameters
     ----------
     task : str
-        A key of `TASKS`: the dev and test files of mnli are the matched ones, those of mnli-mm the mismatched
-        ones.
+        A key of `TASKS`. The dev and test files of mnli are the matched ones, those of mnli-mm the
+        mismatched.
     folder : str or Path
-        That of the task, or the one above it that holds all tasks. Files may be compressed.
+        The folder of the task, or its parent with the folders of all tasks. Files may be compressed.
     split : str
         "train", "dev" or "test"; ax has "test" only.
 
     Returns
     -------
     list of TextExample
-        In "test" every label is None.
+        The examples; in "test" every label is None.
 
     Raises
     ------
     InputError
-        When the task or the split is unknown, or a file is laid out otherwise; a `MissingFile` when it is not
-        there.
+        When the task or the split is unknown, or a file has another layout; a `MissingFile` when it does not
+        exist.
     """
     spec = _known(task)
     if split not in _PLAIN:
@@ -147,12 +147,17 @@ def read_file(task: str, file: str | Path) -> list[TextExample]:
     task : str
         A key of `TASKS`.
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
 
     Returns
     -------
     list of TextExample
-        As `read` returns them, with its errors.
+        The examples, as `read` returns them.
+
+    Raises
+    ------
+    InputError
+        As for `read`.
     """
     return _examples(_known(task), Path(file), "dev")
 
@@ -179,7 +184,7 @@ def find_file(
     title : str
         Title of the task, for errors, which say where to get its files.
     task : str, optional
-        Its name, where that is another one.
+        Name of the task, where it differs from the title.
 
     Returns
     -------
@@ -189,7 +194,7 @@ def find_file(
     Raises
     ------
     InputError
-        When there is no such folder; a `MissingFile` when there is no such file.
+        When the folder does not exist; a `MissingFile` when no such file does.
     """
     place = where_to_get(task or title)
     if not folder.is_dir():
@@ -230,7 +235,7 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
     labels = {label: label for label in spec.labels}
     scores = (0.0, HIGHEST_SCORE)
     examples = []
-    broken = []  # lines
+    broken = []  # lines with too few columns
     for number, (line, row) in enumerate(table):
         where = f"{file}, line {line}"
         if spec.broken_rows and len(row) < len(header):
@@ -263,30 +268,30 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
 def label_in(
     text: str, labels: Mapping[str, str | None], scores: tuple[float, float], where: str, title: str = ""
 ) -> str | float | None:
-    """Return the meaning of a label: one of `labels` or, if there are none, a score.
+    """Convert a label of a file to one of the task, or to a score.
 
     Parameters
     ----------
     text : str
-        As the file has it.
+        The label in the file.
     labels : mapping from str to str or None
-        The labels of the file, and what they become; empty for scores.
+        From the labels of the file to those of the task; empty for scores.
     scores : tuple of two floats
         The lowest and the highest score.
     where : str
-        The place in the file, with which an error begins.
+        The position in the file, with which an error begins.
     title : str, optional
         Title of the task, for the error.
 
     Returns
     -------
     str, float or None
-        None only where `labels` says so.
+        The label or the score; None only if `labels` has it.
 
     Raises
     ------
     InputError
-        When it is neither.
+        When the text is neither.
     """
     if text in labels:
         return labels[text]

@@ -1,7 +1,8 @@
-"""Training instances of BERT from token shards, made on the fly: spans, next-sentence pairs, masks.
+"""Make training instances of BERT from token shards on the fly: spans, next-sentence pairs, masks.
 
-Section 3.1 and appendix A.2 of the paper; where it is silent, Google's create_pretraining_data.py. Instances
-are functions of (seed, epoch, document, number in the document) alone: to go on, a run needs a position only.
+This follows section 3.1 and appendix A.2 of the paper and, where they are silent, Google's
+create_pretraining_data.py. An instance is a function of (seed, epoch, document, index in the document) alone,
+so a run needs only a position to resume.
 """
 
 import math
@@ -25,35 +26,35 @@ from minibert.tokenizer.written import is_control
 
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
 LONGEST = (1 << POSITION_BITS) - 1
-UNCUT = 128  # sequences of this length and more take sentences whole
-BLOCK_TOKENS = 1 << 18  # documents that are made into instances, and shuffled, together
+UNCUT = 128  # in sequences of this length or more, sentences stay whole
+BLOCK_TOKENS = 1 << 18  # the documents of a block are made into instances, and shuffled, together
 
-CONTENT, DOCUMENT_ORDER, BLOCK_ORDER = range(3)  # what a key is for: the first number that goes into it
+CONTENT, DOCUMENT_ORDER, BLOCK_ORDER = range(3)  # the purpose of a key: the first number that goes into it
 
 
 @dataclass(frozen=True)
 class InstanceOptions:
-    """How instances are made.
+    """Options of how instances are made.
 
-    Google's way of pairing sentences is made for sequences of 128 tokens and more. In shorter ones a sentence
-    often fills the sequence and then always gets a random B: 70% are NotNext at 32 tokens, 90% at 16. There,
-    sentences longer than half a sequence count as several, so that half of the pairs are in order. Raise
-    InputError when a value is out of range.
+    Google's way of pairing sentences is meant for sequences of 128 tokens and more. In shorter ones a
+    sentence often fills the sequence and then always gets a random B: 70% are NotNext at 32 tokens, 90% at
+    16. In these, sentences longer than half a sequence count as several, so that half of the pairs are in
+    order. Raise InputError when a value is out of range.
     """
 
     seq_length: int = 128  # most tokens of a sequence, [CLS] and [SEP] included
-    # Share of instances whose spans are gathered to a random shorter length. (Google's code draws this once
-    # for a document; here every instance draws.)
+    # Share of instances whose spans are gathered to a random shorter length. (Google's code draws once for a
+    # document, this code once for an instance.)
     short_seq_prob: float = 0.1
-    masked_lm_prob: float = 0.15  # share of positions to predict, at least 1; the base counts [CLS], [SEP]
+    masked_lm_prob: float = 0.15  # share of all positions, with [CLS] and [SEP], to predict; at least 1 is
     # Most positions to predict; None: masked_lm_prob of seq_length, rounded up (20 at 128, 77 at 512).
     max_predictions_per_seq: int | None = None
-    mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)  # of [MASK], the same token, a random one there
+    mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)  # shares of [MASK], the same and a random token
     whole_word_mask: bool = False  # predict all pieces of a word or none
-    next_sentence: bool = True  # pairs of spans, with the question whether B follows A; else contiguous spans
+    next_sentence: bool = True  # pairs of spans, labelled with whether B follows A; else contiguous spans
     left_to_right: bool = False  # predict every next token of contiguous spans; no masks, no next sentences
     # 0 draws new instances in each epoch; n makes n copies and reads copy `epoch mod n` (Google's static
-    # masks, n = 10). The order of instances is drawn anew either way.
+    # masks, n = 10). Either way, every epoch has a new order of instances.
     dupe_factor: int = 0
 
     def __post_init__(self) -> None:
@@ -67,8 +68,8 @@ class InstanceOptions:
         self._check("mask_rates", are_shares, "three shares (MASK, SAME, RND) that sum to 1")
         self._check("dupe_factor", self.dupe_factor >= 0, "0 (new masks in each epoch) or more")
 
-    def _check(self, name: str, holds: bool, expected: str) -> None:
-        if not holds:
+    def _check(self, name: str, is_valid: bool, expected: str) -> None:
+        if not is_valid:
             value = getattr(self, name)
             raise InputError(f"{name}={value!r} is not possible; give {expected}.", **{name: value})
 
@@ -85,22 +86,22 @@ class InstanceOptions:
 
     @property
     def longest_sentence(self) -> int | None:
-        """The number of tokens above which a sentence is split; None: never."""
+        """The most tokens of a sentence before it is split; None: it never is."""
         if self.pairs and self.seq_length < UNCUT:
             return self.room // 2
         return None
 
     @property
     def most_predictions(self) -> int:
-        """`max_predictions_per_seq`, or what None stands for."""
+        """The most positions to predict: `max_predictions_per_seq`, or the value that None stands for."""
         if self.max_predictions_per_seq:
             return self.max_predictions_per_seq
         expected = self.masked_lm_prob * self.seq_length
-        return math.ceil(expected - 1e-9)  # 0.07 * 100 is a little over 7
+        return math.ceil(expected - 1e-9)  # in floating point, 0.07 * 100 is a little over 7
 
 
 class Position(NamedTuple):
-    """The position of a stream of instances: its next instance."""
+    """A position in the stream of instances, given by the next instance."""
 
     epoch: int
     block: int
@@ -112,11 +113,11 @@ BEGINNING = Position(0, 0, 0)
 
 @dataclass(frozen=True, eq=False)
 class DrawnBlock:
-    """The n remaining instances of a block: drawn, but not yet made from tokens."""
+    """The n remaining instances of a block of N: drawn, but not yet made from tokens."""
 
     spans: np.ndarray  # (N,5) int64, the fields of Spans, in the order of the text
     keys: np.ndarray  # (N,) uint64, the random key of each
-    order: np.ndarray  # (n,) the numbers of those to come, from 0 to N - 1, in the order in which they come
+    order: np.ndarray  # (n,) indices of the remaining instances, 0 to N - 1, in the order they are yielded
     ends: list[Position]  # (n,) the position after each of these
 
     def __len__(self) -> int:
@@ -128,15 +129,16 @@ class Instances:
     """Sequences made from some documents of token shards.
 
     An epoch permutes the documents, cuts them into blocks of about 262,144 tokens, and shuffles the instances
-    of each block. To resume at a position only one block has to be made again. Raise InputError for no
-    document, or, with next sentences, only one, or none with two sentences; for a tokenizer of other shards.
+    of each block. To resume at a position, only one block has to be made again. Raise InputError if there is
+    no document, or the tokenizer is not the one of the shards; with next sentences also if there is only one
+    document, or none with two sentences.
     """
 
     shards: TokenShards  # the text
-    documents: np.ndarray  # (n,) numbers of those to use; random next spans come from them as well
-    tokenizer: Tokenizer  # of the shards
+    documents: np.ndarray  # (n,) indices of the documents to use; random next spans come from them as well
+    tokenizer: Tokenizer  # the tokenizer of the shards
     options: InstanceOptions = InstanceOptions()
-    seed: int = 0  # of every draw
+    seed: int = 0  # the seed of every draw
 
     def __post_init__(self) -> None:
         self.documents = np.asarray(self.documents, np.int64)
@@ -172,14 +174,14 @@ class Instances:
         Parameters
         ----------
         position : Position, default BEGINNING
-            Where to begin: that of the first instance.
+            Position of the first instance.
 
         Yields
         ------
         Sequence
-            An instance, whose arrays are read-only views of its block.
+            An instance; its arrays are read-only views of its block.
         Position
-            Where to go on after it.
+            The position after it, from which to continue.
 
         Raises
         ------
@@ -195,16 +197,14 @@ class Instances:
         Parameters
         ----------
         position : Position, default BEGINNING
-            As of `stream`.
+            As for `stream`.
 
         Yields
         ------
-        Sequence
-            As of `stream`.
-        Position
-            Where to go on after it.
+        Sequence, Position
+            As from `stream`.
         Spans
-            Of the sequence.
+            The spans of the sequence.
 
         Raises
         ------
@@ -212,24 +212,24 @@ class Instances:
             When this text has no such position.
         """
         for block in self.drawn_blocks(position):
-            all_of_them = np.ones(len(block), bool)
-            for (sequence, spans), after in zip(self.make(block, all_of_them), block.ends, strict=True):
+            is_wanted = np.ones(len(block), bool)
+            for (sequence, spans), after in zip(self.make(block, is_wanted), block.ends, strict=True):
                 yield sequence, after, spans
 
     def drawn_blocks(self, position: Position = BEGINNING) -> Iterator[DrawnBlock]:
-        """Yield the blocks from `position` on, without end: their instances' positions and order.
+        """Yield the blocks from `position` on, without end: spans and order of their instances.
 
-        No token is read for it; `make` does that, for the instances that are wanted.
+        No token is read; `make` does that, for the instances that are wanted.
 
         Parameters
         ----------
         position : Position, default BEGINNING
-            That of the first instance.
+            Position of the first instance.
 
         Yields
         ------
         DrawnBlock
-            Of the first block, what comes from `position` on.
+            A block; the first has only the instances from `position` on.
 
         Raises
         ------
@@ -261,19 +261,19 @@ class Instances:
         drawn : DrawnBlock
             As `drawn_blocks` yields it.
         is_wanted : (n,) bool
-            Which instances are made, in the order in which they come.
+            Which of the n instances to make, in the order of `drawn.order`.
 
         Yields
         ------
         Sequence
-            A wanted instance, in that order; its arrays are read-only views.
+            The wanted instances in the same order; their arrays are read-only views.
         Spans
-            Where it lies among the tokens of the shards.
+            The spans of the sequence in the shards.
         """
         wanted = drawn.order[is_wanted]
         if not len(wanted):
             return
-        in_text_order = np.sort(wanted)  # as the tokens lie in the shards
+        in_text_order = np.sort(wanted)  # the order of the tokens in the shards
         spans = drawn.spans[in_text_order]
         block = self._make_block(spans, drawn.keys[in_text_order])
         places = spans.tolist()
@@ -292,13 +292,13 @@ class Instances:
         epoch_key = key(DOCUMENT_ORDER, self.seed, epoch)
         order = permutation(self.documents, epoch_key)
         last_tokens = np.cumsum(self._lengths[order]) - 1
-        block_of_document = last_tokens // BLOCK_TOKENS  # that of its last token
+        block_of_document = last_tokens // BLOCK_TOKENS  # a document belongs to the block of its last token
         begins = np.flatnonzero(np.diff(block_of_document)) + 1
         return np.split(self.documents[order], begins)
 
     # documents (d,) -> (N,5) int64, the fields of Spans; (N,) uint64
     def _draw_spans(self, epoch: int, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of a block's instances, by document, and the random key of each."""
+        """Return the spans of a block's instances, document by document, and the random key of each."""
         options = self.options
         copy = epoch
         if options.dupe_factor:
@@ -326,7 +326,7 @@ class Instances:
     def _mask(self, block: Block, keys: np.ndarray) -> None:
         """Choose the tokens to predict in each sequence of a block, and mask them."""
         options = self.options
-        # A share of all positions, [CLS] and [SEP] counted, rounded (half to even) as in the released code.
+        # A share of all positions, including [CLS] and [SEP], rounded half to even as in the released code.
         lengths = np.diff(block.begins)
         count = np.maximum(1, np.rint(lengths * options.masked_lm_prob)).astype(np.int64)
         count = np.minimum(count, options.most_predictions)
@@ -335,7 +335,7 @@ class Instances:
         rows = block.rows[candidates]
         sequence = block.sequence[candidates]
         position = rows - block.begins[sequence]
-        if options.whole_word_mask:  # the first piece of a span begins a word, though its head may be cut off
+        if options.whole_word_mask:  # the first piece of a span counts as a head, even if its word was cut
             continues = self.tokenizer.continuation[block.input_ids[rows]]
             head = block.opening[candidates] | ~continues
             is_chosen = choose_words(keys, sequence, position, head, count)
@@ -354,9 +354,9 @@ class Instances:
 
     # -> (c,) ascending
     def _candidates(self, block: Block) -> np.ndarray:
-        """Return the numbers of the rows of text that may be predicted: no special token written in the text.
+        """Return the indices of the rows of text that may be predicted.
 
-        Where a sequence has nothing else, all of its rows may be.
+        Special tokens that are written in the text are left out, unless a sequence has nothing else.
         """
         is_text = ~is_control(self.tokenizer, block.input_ids[block.rows])
         if not is_text.all():
@@ -378,26 +378,26 @@ def stream_slots(
 ) -> Iterator[tuple[Sequence | None, Position]]:
     """Yield the stream of instances, but make only some slots of every batch.
 
-    So several processes share a batch: together they make what one process would, the same byte for byte, and
+    Several processes share a batch in this way: together they make what one process would, byte for byte, and
     none reads the tokens of another.
 
     Parameters
     ----------
     instances : Instances
-        All of them.
+        The instances of all processes.
     position : Position
         Where the first batch begins.
     count : int
-        Sequences of a batch.
+        Number of sequences in a batch.
     first, last : int
-        The slots of a batch that are made are `first` to `last - 1`.
+        Slots `first` to `last - 1` of each batch are made.
 
     Yields
     ------
     Sequence or None
         An instance; None in a slot that is not made.
     Position
-        Where to go on after it.
+        The position after it.
 
     Raises
     ------
@@ -414,16 +414,16 @@ def stream_slots(
         slots = (passed + np.arange(len(block))) % count
         is_made = (first <= slots) & (slots < last)
         made = instances.make(block, is_made)
-        for here, after in zip(is_made.tolist(), block.ends, strict=True):
+        for is_mine, after in zip(is_made.tolist(), block.ends, strict=True):
             sequence = None
-            if here:
+            if is_mine:
                 sequence, _ = next(made)
             yield sequence, after
         passed += len(block)
 
 
 def _positions_after(epoch: int, block: int, offset: int, size: int, is_last: bool) -> Iterator[Position]:
-    """Yield the position after each instance of a block of `size` instances, from number `offset` on."""
+    """Yield the position after each instance of a block of `size` instances, from index `offset` on."""
     for following in range(offset + 1, size):
         yield Position(epoch, block, following)
     yield Position(epoch + 1, 0, 0) if is_last else Position(epoch, block + 1, 0)
@@ -432,15 +432,15 @@ def _positions_after(epoch: int, block: int, offset: int, size: int, is_last: bo
 def share_in_pairs(shards: TokenShards, documents: np.ndarray | None = None) -> float:
     """Compute the share of a text that lies in documents of two sentences or more.
 
-    Whatever follows a document of one sentence comes from elsewhere: where most are such, as with tickets and
-    short messages, next sentences are hardly ever next.
+    A document of one sentence, such as a ticket or a short message, always gets a random next sentence. If
+    most documents are like that, there is hardly anything to learn.
 
     Parameters
     ----------
     shards : TokenShards
         The text.
     documents : (n,) int64, optional
-        Numbers of the documents that count; all of them when left out.
+        Indices of the documents that count; all of them by default.
 
     Returns
     -------
@@ -458,25 +458,26 @@ def share_in_pairs(shards: TokenShards, documents: np.ndarray | None = None) -> 
 def split_documents(
     n_documents: int, held_out: float = 0.05, next_sentence: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divide documents into training documents and held-out ones, always alike, whatever the seed of the run.
+    """Divide documents into training and held-out documents, the same way whatever the seed of the run.
 
-    The held-out ones lie evenly over the corpus (each 20th by default), so that every book has its share.
+    The held-out ones are spread evenly over the corpus (each 20th by default), so that every book has its
+    share.
 
     Parameters
     ----------
     n_documents : int
-        How many there are.
+        Number of documents.
     held_out : float, default 0.05
-        The share to be measured on, above 0 and below 1. At least one document is held out and one is not.
+        The share to hold out, above 0 and below 1. At least one document is held out and one is not.
     next_sentence : bool, default True
-        Whether random next sentences come from other documents: then at least two are on either side.
+        Whether random next sentences come from other documents: then each side has at least two.
 
     Returns
     -------
     (n,) int64
-        Numbers of the training documents, ascending.
+        Indices of the training documents, ascending.
     (m,) int64
-        Numbers of those that are held out, ascending.
+        Indices of the held-out documents, ascending.
 
     Raises
     ------

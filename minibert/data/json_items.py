@@ -1,4 +1,4 @@
-"""A JSON object around a long array, item by item: memory for one item, not for the file."""
+"""Read a JSON object with a long array item by item, in the memory of one item and not of the file."""
 
 import json
 from collections.abc import Iterator
@@ -62,13 +62,13 @@ def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str,
 
 
 class _Text:
-    """The characters of a file from a place on, read as they are needed."""
+    """The characters of a file from the current position on, read as they are needed."""
 
     def __init__(self, file: Path):
         self.file = file
         self.pieces = filter(None, decoded(byte_pieces(file, in_memory=True), file))
         self.buffer = ""
-        self.place = 0  # in the buffer
+        self.place = 0  # position in the buffer
         self.passed = 0  # characters that have left the buffer
 
     def peek(self) -> str:
@@ -98,7 +98,7 @@ class _Text:
         self.expect(end)
 
     def value(self) -> Any:
-        """Return the value that begins here."""
+        """Return the value that begins at the current position."""
         self.peek()
         while True:
             try:
@@ -106,7 +106,7 @@ class _Text:
             except RecursionError as error:
                 raise InputError(f"{self.file} is JSON nested too deeply; check the file.") from error
             except json.JSONDecodeError as error:
-                place = self.passed + error.pos  # now: looking further ahead moves it
+                place = self.passed + error.pos  # computed now, since reading further ahead changes it
                 may_be_cut = error.msg.startswith("Unterminated") or error.pos + 16 > len(self.buffer)
                 if may_be_cut and self._more():
                     continue
@@ -116,7 +116,7 @@ class _Text:
                 ) from error
             except ValueError as error:
                 raise InputError(f"{self.file} is not JSON that can be read: {error}.") from error
-            # A number may go on after the buffer: 1 | 2, 1. | 5, 1e | 9.
+            # A number may continue beyond the buffer: 1 | 2, 1. | 5, 1e | 9.
             if self.buffer[end : end + 1] not in ("", ".", "e", "E") or not self._more():
                 self.place = end
                 return value

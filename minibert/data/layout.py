@@ -1,4 +1,4 @@
-"""Spans laid end to end as N sequences of T tokens: `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]`."""
+"""Lay spans end to end as N sequences of T tokens in all: `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]`."""
 
 from dataclasses import dataclass, field
 
@@ -12,15 +12,19 @@ from minibert.tokenizer.encoding import ranges
 
 @dataclass
 class Block:
-    """N sequences of T tokens, C of them text, and the M positions that are to be predicted."""
+    """N sequences of T tokens in all, C of them text, with M positions to predict.
+
+    `lay_out` makes it without positions; `predict` or `predict_next_tokens` sets them, and `freeze` ends the
+    changes. Then `sequence_at` returns the sequences.
+    """
 
     input_ids: np.ndarray  # (T,) int32
     token_type_ids: np.ndarray  # (T,) int32
     begins: np.ndarray  # (N+1,) sequence n is begins[n]:begins[n+1]
     next_labels: list[int]  # N
-    rows: np.ndarray  # (C,) the rows of T that are text, ascending
-    sequence: np.ndarray  # (C,) the sequence that a row belongs to
-    opening: np.ndarray  # (C,) bool: the first token of a span
+    rows: np.ndarray  # (C,) the indices, among the T, of the tokens that are text, ascending
+    sequence: np.ndarray  # (C,) the sequence that each belongs to
+    opening: np.ndarray  # (C,) bool: whether it is the first token of a span
     masked_positions: np.ndarray = field(default_factory=lambda: NOTHING)  # (M,) int32, within the sequence
     masked_labels: np.ndarray = field(default_factory=lambda: NOTHING)  # (M,) int32
     masked_begins: list[int] = field(default_factory=list)  # N+1
@@ -29,14 +33,14 @@ class Block:
         self._begins: list[int] = self.begins.tolist()
 
     def predict(self, chosen: np.ndarray, visible: np.ndarray) -> None:
-        """Make the text at some places the targets, and replace it there.
+        """Make the tokens at some positions the targets, and replace them in the input.
 
         Parameters
         ----------
         chosen : (M,) int64
-            Ascending numbers of places among the C of text.
+            Indices of the positions among the C tokens of text, ascending.
         visible : (M,) int32
-            The ids that are shown there.
+            The ids that the model sees there.
         """
         rows = self.rows[chosen]
         sequence = self.sequence[chosen]
@@ -47,7 +51,7 @@ class Block:
         self.input_ids[rows] = visible
 
     def predict_next_tokens(self) -> None:
-        """Make the next token the target of every position but a sequence's last."""
+        """Make the next token the target of every position except the last of a sequence."""
         is_asked = np.ones(len(self.input_ids), bool)
         is_asked[self.begins[1:] - 1] = False
         counts = np.diff(self.begins) - 1
@@ -62,12 +66,12 @@ class Block:
         Parameters
         ----------
         n : int
-            Its number, from 0 to N - 1.
+            Index of the sequence, from 0 to N - 1.
 
         Returns
         -------
         Sequence
-            What is to be predicted in it included, if that has been chosen.
+            Its tokens, and its positions to predict once they have been chosen.
         """
         tokens = slice(self._begins[n], self._begins[n + 1])
         masked = slice(self.masked_begins[n], self.masked_begins[n + 1])
@@ -95,20 +99,20 @@ def lay_out(shards: TokenShards, spans: np.ndarray, pairs: bool, tokenizer: Toke
     spans : (N,5) int64
         The fields of `minibert.data.nsp_spans.Spans`.
     pairs : bool
-        Whether B has its own [SEP]; else there is no B.
+        Whether there is a span B, with a [SEP] after it.
     tokenizer : Tokenizer
-        Has the ids of [CLS] and [SEP].
+        Tokenizer of the shards, for the ids of [CLS] and [SEP].
 
     Returns
     -------
     Block
-        In which nothing is to be predicted yet.
+        A block without positions to predict.
     """
     a_begin, a_length, b_begin, b_length, next_labels = spans.T
     special = 3 if pairs else 2
     begins = np.concatenate([[0], np.cumsum(a_length + b_length + special)])
 
-    # A and B of each sequence in turn: how long, from where in the shards, to which row.
+    # A and B of each sequence in turn: length, beginning in the shards, beginning among the T rows.
     part_length = spans[:, (1, 3)].ravel()
     part_source = spans[:, (0, 2)].ravel()
     a_row = begins[:-1] + 1  # after [CLS]

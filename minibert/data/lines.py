@@ -15,39 +15,41 @@ from minibert.base.json_files import parse_json
 from minibert.base.reading import Progress, byte_pieces, not_utf8, whole_lines
 from minibert.base.terminal import counted
 
+OPENING = re.compile(r"\[\s*(\{.*)?")  # beginning of an array of objects
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-DELIMITERS = ";,\t|"  # of tables
-SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
+DELIMITERS = ";,\t|"  # possible ones, where a table does not have the usual one
+SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # at most, of a header in an error
 LARGEST = sys.float_info.max
-LONGEST_CELL = 2**31 - 1  # characters; a line may not be as long
-Row = tuple[int, list[str]]  # the number of its line, and its columns
-_QUOTED = re.compile(r'(?s)"(?:[^"]|"")*"')  # a whole column as CSV quotes it
+LONGEST_CELL = 2**31 - 1  # characters
+Row = tuple[int, list[str]]  # its line number, and its columns
+_QUOTED = re.compile(r'(?s)"(?:[^"]|"")*"')  # a whole column, quoted as in CSV
 
 
 def numbered_lines(
     file: str | Path, errors: str = "strict", ends: bool = False, in_memory: bool = True, **reading: Any
 ) -> Iterator[tuple[int, str]]:
-    r"""Yield the lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
+    r"""Yield the lines of a UTF-8 file, counted from 1, without their line ends (\n, \r\n or \r).
 
-    A vertical tab or U+2028 ends none. A byte order mark is dropped, a compressed file decompressed.
+    A vertical tab or U+2028 does not end a line. A byte order mark is dropped, and a compressed file
+    decompressed.
 
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     errors : str, default "strict"
-        What becomes of bytes that are not UTF-8: an error or, with "replace", U+FFFD.
+        What to do with bytes that are not UTF-8: raise an error or, with "replace", read U+FFFD.
     ends : bool, default False
-        Keep the ends of lines.
+        Whether to keep the line ends.
     in_memory : bool, default True
-        As of `byte_pieces`.
+        As for `byte_pieces`.
     **reading
         Further arguments of `byte_pieces`.
 
     Yields
     ------
     int
-        The number of the line.
+        The line number.
     str
         The line.
 
@@ -73,25 +75,25 @@ def numbered_lines(
 
 
 def rows(file: str | Path, errors: str = "strict", **reading: Any) -> Iterator[Row]:
-    """Read the columns between tabs of every line, with its number; blank lines are passed over.
+    """Read the tab-separated columns of every line, with its line number, skipping blank lines.
 
-    A quotation mark is a character like any other, as in the files of GLUE.
+    A quotation mark is an ordinary character, as in the files of GLUE.
 
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     errors : str, default "strict"
-        As of `numbered_lines`.
+        As for `numbered_lines`.
     **reading
         Further arguments of `numbered_lines`.
 
     Yields
     ------
     int
-        The number of the line.
+        The line number.
     list of str
-        Its columns.
+        The columns of the line.
     """
     for number, line in numbered_lines(file, errors, **reading):
         if line:
@@ -106,41 +108,40 @@ def table_rows(
     progress: Progress = None,
     **reading: Any,
 ) -> Iterator[Row]:
-    """Read the columns of every row of a table, with the number of its first line.
+    """Read the columns of every row of a table, with the line number of its first line.
 
-    A column within quotation marks may hold delimiters, line ends and doubled quotation marks, as in CSV.
-    Between tabs that holds where all columns that begin with a quotation mark are quoted so, as pandas and
-    Excel write them; otherwise quotation marks there are characters like any other, and a warning says so
-    where it matters.
+    A quoted column may contain delimiters, line ends and doubled quotation marks, as in CSV. In tab-separated
+    tables quotation marks have this meaning only if all columns that begin with one are quoted properly, as
+    pandas and Excel write them; otherwise they are ordinary characters, and a warning says so if it matters.
 
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     delimiter : str
         One character.
     blank : bool, default False
-        Yield blank lines as rows without columns; else they are passed over.
+        Whether to yield blank lines as rows without columns; by default they are skipped.
     in_memory : bool, default True
-        As of `byte_pieces`. A table between tabs is then in memory as a whole, or else read up to three
-        times: how its columns are quoted is told by all of them.
+        As for `byte_pieces`. A tab-separated table is then held in memory as a whole; otherwise it is read up
+        to three times, since all of its columns decide how it is quoted.
     progress : callable, optional
-        As of `byte_pieces`, of the time when rows are yielded.
+        As for `byte_pieces`; called while rows are yielded.
     **reading
         Further arguments of `numbered_lines`.
 
     Returns
     -------
     iterator of (int, list of str)
-        The number of the first line of each row, and its columns.
+        The line number of each row's first line, and the columns of the row.
 
     Raises
     ------
     InputError
-        When the file can't be read, or quotation marks between other delimiters than tabs are not CSV's.
+        When the file can't be read, or its delimiter is not a tab and quotation marks break the rules of CSV.
     """
     table: Iterable[Row]
-    # With the ends of lines, so that the places that errors name are those in the file's text.
+    # With line ends, which quoted columns may contain.
     read = partial(numbered_lines, file, ends=True, in_memory=in_memory, **reading)
     if delimiter != "\t":
         table = _quoted_rows(file, (line for _, line in read(progress=progress)), delimiter)
@@ -153,18 +154,18 @@ def table_rows(
 
 
 def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
-    """Recognise the delimiter of a table: the usual one, unless its header shows another.
+    """Detect the delimiter of a table: the usual one, unless its header has another.
 
-    In much of Europe spreadsheets write .csv with semicolons.
+    In much of Europe, spreadsheets write .csv files with semicolons.
 
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     usual : str
-        What its suffix stands for.
+        The usual delimiter for the suffix of the file.
     names : iterable of str
-        Names of the columns that are looked for: a header that is one of them has no delimiter in it.
+        Names of the columns to be read: a header that equals one of them is a single column.
 
     Returns
     -------
@@ -190,25 +191,25 @@ def other_delimiter(line: str, usual: str) -> str:
     Parameters
     ----------
     line : str
-        The first of a table.
+        The first line of a table.
     usual : str
-        The delimiter that is not in it.
+        The usual delimiter, which is not in the line.
 
     Returns
     -------
     str
-        The most frequent one of DELIMITERS; "" where there is none.
+        The most frequent one of DELIMITERS; "" if the line has none.
     """
     sign = max((sign for sign in DELIMITERS if sign != usual), key=line.count)
     return sign if sign in line else ""
 
 
 def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
-    """Read rows as CSV, strictly; a blank line is a row without columns."""
+    """Read rows as strict CSV; a blank line is a row without columns."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    first = 1  # line of the row that is being read
+    first = 1  # first line of the current row
     while True:
-        limit = csv.field_size_limit(LONGEST_CELL)  # of the whole process: not to be left so
+        limit = csv.field_size_limit(LONGEST_CELL)  # a setting of the whole process, so it is restored
         try:
             row = next(reader, None)
         except csv.Error as error:
@@ -226,22 +227,23 @@ def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iter
 
 
 def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) -> str:
-    """Recognise from all lines of a tab-separated table how its columns are quoted.
+    """Detect, from all lines of a tab-separated table, how its columns are quoted.
 
     Parameters
     ----------
     file : str or Path
-        As a warning names it.
+        The file, for a warning.
     read : callable
-        Returns all lines with their numbers, each time that it is called.
+        Returns an iterator over all lines with their numbers, every time it is called.
 
     Returns
     -------
     str
-        "none", the marks are text; "columns", each within its line; "csv", with tabs or line ends in them.
+        "none": quotation marks are text; "columns": quoted columns have no tabs or line ends in them; "csv":
+        they may have.
     """
     widths = set()
-    whole = bare = 0  # columns that are quoted, and the first line with one that only begins so
+    whole = bare = 0  # properly quoted columns; first line with a column that only begins with a mark
     for number, line in read():
         row = _cells(line)
         if row:
@@ -257,7 +259,7 @@ def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) ->
         return "none"
     if len(widths) == 1 and not bare:
         return "columns"
-    if len(widths) > 1 or widths == {1}:  # a column in quotation marks may hold a tab or a line end
+    if len(widths) > 1 or widths == {1}:  # quoted columns may contain tabs or line ends
         with suppress(InputError):
             quoted = _quoted_rows(file, (line for _, line in read()), "\t")
             if len({len(row) for _, row in quoted if row}) == 1:
@@ -272,7 +274,7 @@ def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) ->
 
 
 def _between_tabs(file: str | Path, lines: Iterable[tuple[int, str]], quoting: str) -> Iterator[Row]:
-    """Yield rows between tabs, quoted as `_quoting` has found."""
+    """Yield the rows of a tab-separated table, quoted as `_quoting` says."""
     if quoting == "csv":
         yield from _quoted_rows(file, (line for _, line in lines), "\t")
         return
@@ -301,33 +303,37 @@ def _without_quotes(cell: str) -> str:
 
 
 def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the object on every line of a JSON Lines file with the line's number, but no blank lines.
+    """Yield the object on every line of a JSON Lines file, with its line number, skipping blank lines.
 
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     **reading
         Further arguments of `numbered_lines`.
 
     Yields
     ------
     int
-        The number of the line, from 1.
+        The line number, from 1.
     dict from str to Any
         The object.
 
     Raises
     ------
     InputError
-        When the file can't be read, or a line is not an object of JSON.
+        When the file can't be read, or a line is not a JSON object.
     """
+    is_first = True
     for number, line in numbered_lines(file, **reading):
         if not line.strip():
             continue
         try:
             value = parse_json(line)
         except ValueError as error:
+            if is_first and OPENING.fullmatch(line.strip()):
+                advice = "write each object on a line of its own, without brackets and commas."
+                raise InputError(f"{file} is one JSON array over several lines; {advice}") from error
             raise InputError(
                 f"not JSON ({error}); each line has to be a JSON object.", where=f"{file}, line {number}"
             ) from error
@@ -336,6 +342,7 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
             raise InputError(
                 f"a JSON {kind}; each line has to be a JSON object.", where=f"{file}, line {number}"
             )
+        is_first = False
         yield number, value
 
 
@@ -348,15 +355,15 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
     Parameters
     ----------
     thing : Any
-        Read from JSON, which may be no object.
+        A value from JSON, which may not be an object.
     key : str
-        What is looked up.
+        The key to look up.
     kind : type or tuple of types
-        What the value has to be; an error names the first.
+        Types that the value may have; an error names the first.
     where : str
-        The place in the file, with which an error begins.
+        The position in the file, with which an error begins.
     default : Any, optional
-        Returned where there is no such key, or null; that is an error when it is left out.
+        Returned if the key is missing or its value is null; without a default that is an error.
 
     Returns
     -------
@@ -366,7 +373,7 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
     Raises
     ------
     InputError
-        When `thing` is not an object, or the value is missing or of another kind.
+        When `thing` is not an object, or the value is missing or has another type.
     """
     if not isinstance(thing, dict):
         raise InputError(f"a JSON {type(thing).__name__}, expected an object with {key!r}.", where=where)
@@ -385,19 +392,19 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
 
 
 def number_in(text: str, lowest: float = -LARGEST, highest: float = LARGEST) -> float | None:
-    """Return the number that a text stands for, if it is finite and within bounds.
+    """Parse a number that is finite and within bounds.
 
     Parameters
     ----------
     text : str
-        Such as "3.8".
+        Text such as "3.8".
     lowest, highest : float
-        The bounds, themselves included; by default those of finite numbers.
+        The bounds, inclusive; by default those of finite numbers.
 
     Returns
     -------
     float or None
-        None for any other text.
+        The number; None for any other text.
     """
     with suppress(ValueError):
         value = float(text)
@@ -417,7 +424,7 @@ def shown(header: list[str] | tuple[str, ...]) -> str:
     Returns
     -------
     str
-        The first 16 names of up to 24 characters with commas between them, and … for what is left out.
+        The first 16 names, separated by commas and cut to 24 characters, with … for what is left out.
     """
     names = []
     for name in header[:SHOWN_COLUMNS]:

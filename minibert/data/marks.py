@@ -1,7 +1,7 @@
-"""Warn of what a tokenizer strips from a text in other scripts, if that is much.
+"""Warn when a tokenizer would strip many diacritics.
 
-Uncased BERT strips accents by the rule that takes the nonspacing marks of a decomposed text away: the accent
-of "é", and so the vowel signs of Hindi and Thai, the tones of Vietnamese, the voicing of Japanese kana.
+Uncased BERT strips accents by removing the nonspacing marks of the decomposed text: the accent of "é", but
+also the vowel signs of Hindi and Thai, the tones of Vietnamese, and the voicing of Japanese kana.
 """
 
 import re
@@ -11,9 +11,9 @@ from minibert.base.errors import warn
 from minibert.tokenizer import BasicTokenizer
 from minibert.tokenizer.unicode import NONSPACING, data, decompose, flags
 
-MUCH = 0.05  # share of the characters; of French 4% have an accent, of Hindi, Thai and Vietnamese 10 to 25%
-MOST = 1 << 24  # characters that are looked at
-LAST = 0x110000  # after the last code point
+MANY_MARKED = 0.05  # share of the characters; it is 4% in French, 10 to 25% in Hindi, Thai and Vietnamese
+MOST_CHARACTERS = 1 << 24  # counting stops after that many
+CODE_POINTS = 0x110000
 
 
 class MarkCounts:
@@ -22,7 +22,7 @@ class MarkCounts:
     Parameters
     ----------
     basic_tokenizer : BasicTokenizer
-        Whose rules they are.
+        The rules; if they don't strip accents, nothing is counted.
     """
 
     def __init__(self, basic_tokenizer: BasicTokenizer) -> None:
@@ -31,14 +31,14 @@ class MarkCounts:
         self._example = ""
 
     def add(self, text: str) -> None:
-        """Count those of further text, until 16 Mi characters have been read.
+        """Count the marked characters of further text, until 16 Mi characters have been read.
 
         Parameters
         ----------
         text : str
             A part of the text, cut between words.
         """
-        if not self._basic_tokenizer.strip_accents or self._characters > MOST:
+        if not self._basic_tokenizer.strip_accents or self._characters > MOST_CHARACTERS:
             return
         self._characters += len(text) - text.count(" ")
         if text.isascii():
@@ -49,8 +49,8 @@ class MarkCounts:
             self._example = next(word for word in text.split() if _marked().search(word))[:20]
 
     def warn(self) -> None:
-        """Warn of what is stripped, if that is a considerable share of the text."""
-        if self._marked <= MUCH * self._characters:
+        """Warn, with an example, if a considerable share of the characters loses a mark."""
+        if self._marked <= MANY_MARKED * self._characters:  # also when nothing was counted: 0 <= 0
             return
         share = self._marked / self._characters
         becomes = " ".join(self._basic_tokenizer.tokenize(self._example))
@@ -63,8 +63,8 @@ class MarkCounts:
 
 @cache
 def _marked() -> re.Pattern[str]:
-    """Match a character that stripping accents removes, or removes a mark from."""
-    codes = {code for code in range(LAST) if flags(code) & NONSPACING}
+    """Return a pattern that matches a character which stripping accents removes, or removes a mark from."""
+    codes = {code for code in range(CODE_POINTS) if flags(code) & NONSPACING}
     for code in data().decompositions:
         if any(map(_is_mark, decompose(chr(code)))):
             codes.add(code)

@@ -1,6 +1,7 @@
 """Choose the positions to predict, and what the model sees there (section 3.1 of the paper, Table 8).
 
-Many sequences at once: N sequences with C candidate positions altogether, those that are not [CLS] or [SEP].
+This works on many sequences at once: N sequences with C candidate positions in all. [CLS] and [SEP] are not
+candidates.
 """
 
 from typing import TypeAlias
@@ -11,15 +12,15 @@ from minibert.core.draws import below, draw, uniform
 
 POSITION_BITS = 16  # sequences of up to 65,535 tokens
 DRAW_BITS = 24
-Rates: TypeAlias = tuple[float, float, float]  # of MASK, SAME and RND, in the order of the paper's Table 8
-# Counters of the draws of a sequence: which positions, what to do there, which token.
+Rates: TypeAlias = tuple[float, float, float]  # MASK, SAME and RND, in the order of the paper's Table 8
+# Where the counters of a sequence's draws begin: which positions, what to do there, which random token.
 CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
 
 
 def choose_positions(
     keys: np.ndarray, sequence: np.ndarray, position: np.ndarray, count: np.ndarray
 ) -> np.ndarray:
-    """Choose `count` of each sequence's candidates, uniformly; all of a sequence that has fewer.
+    """Choose `count` of each sequence's candidates, uniformly; all of them if a sequence has fewer.
 
     Parameters
     ----------
@@ -28,7 +29,7 @@ def choose_positions(
     sequence : (C,) int64
         The sequence of each candidate, ascending.
     position : (C,) int64
-        Its position there.
+        The position of each candidate in its sequence.
     count : (N,) int64
         How many to choose in each sequence.
 
@@ -48,7 +49,8 @@ def choose_words(
 ) -> np.ndarray:
     """Choose whole words: all pieces of a word or none, at most `count` pieces a sequence.
 
-    As in the released code, words come up in random order; one with more pieces than are left is passed over.
+    As in the released code, words are tried in random order; one with more pieces than are left to choose is
+    passed over.
 
     Parameters
     ----------
@@ -57,31 +59,31 @@ def choose_words(
     sequence : (C,) int64
         The sequence of each candidate, ascending.
     position : (C,) int64
-        Its position there.
+        The position of each candidate in its sequence.
     head : (C,) bool
-        Whether it is the first piece of a word.
+        Whether a candidate is the first piece of a word.
     count : (N,) int64
-        The most pieces of each sequence.
+        The most pieces to choose in each sequence.
 
     Returns
     -------
     (C,) bool
         Which candidates are chosen.
     """
-    word = np.cumsum(head) - 1  # (C,) the word that a candidate belongs to
+    word = np.cumsum(head) - 1  # (C,) the word of each candidate
     pieces = np.bincount(word)
     sequence_of = sequence[head]
     order = _random_order(keys, sequence_of, position[head])
     rank = _rank(sequence_of)
     left = count.copy()
     chosen = np.zeros(len(pieces), bool)
-    by_rank = np.argsort(rank, kind="stable")  # every sequence's first word, then every one's second, ...
+    by_rank = np.argsort(rank, kind="stable")  # the first word of every sequence, then the second ones, ...
     turn_ends = np.cumsum(np.bincount(rank))
     for turn in np.split(by_rank, turn_ends[:-1]):
         words = order[turn]
         fits = pieces[words] <= left[sequence_of[words]]
         words = words[fits]
-        left[sequence_of[words]] -= pieces[words]  # one word of a sequence in each turn: no index twice
+        left[sequence_of[words]] -= pieces[words]  # no index occurs twice: a turn has one word of a sequence
         chosen[words] = True
     return chosen[word]
 
@@ -96,22 +98,22 @@ def visible_tokens(
     Parameters
     ----------
     original : (M,) int32
-        The tokens that stand there.
+        The tokens at these positions.
     keys : (M,) uint64
-        The key of the sequence of each.
+        The key of the sequence that each belongs to.
     position : (M,) int64
-        Where each stands in its sequence.
+        The position of each in its sequence.
     rates : tuple of three floats
         Shares of [MASK], the same token and a random one, which sum to 1.
     mask_id : int
         The id of [MASK].
     vocab_size : int
-        From which a random token is drawn, uniformly.
+        Number of ids from which a random token is drawn, uniformly.
 
     Returns
     -------
     (M,) int32
-        What is shown at each position.
+        The ids that the model sees.
     """
     action = uniform(draw(keys, ACTION + position))
     random_token = below(draw(keys, TOKEN + position), vocab_size)

@@ -1,4 +1,4 @@
-"""CoNLL-2003 named entities (Tjong Kim Sang and De Meulder 2003): one word per line, its tag last.
+"""Read CoNLL-2003 named entities (Tjong Kim Sang and De Meulder 2003): one word per line, its tag last.
 
 The original files are tagged IOB1: an entity begins with I-, and with B- only directly after another of the
 same type. What is learnt and scored is BIO: every entity begins with B-.
@@ -17,11 +17,11 @@ DOCUMENT_START = "-DOCSTART-"
 
 
 class TaggedSentence(NamedTuple):
-    """Words with a tag each."""
+    """A sentence as words, each with a tag."""
 
     words: tuple[str, ...]
-    tags: tuple[str, ...] | None  # None where they are not known
-    document: int  # number of the document it stands in, from 0: neighbours in it are its context
+    tags: tuple[str, ...] | None  # None if they are not known
+    document: int  # index of its document, from 0: neighbours in the same document are its context
 
 
 def read(
@@ -57,7 +57,7 @@ def read(
     """
     path = Path(path)
     sentences: list[TaggedSentence] = []
-    sentence: list[tuple[str, Any]] = []  # words and their tags, None in a file without
+    sentence: list[tuple[str, Any]] = []  # words and their tags, None if the file has no tags
     document = width = 0
     for line, text in chain(numbered_lines(path), [(0, "")]):
         # Not str.split(): a no-break space is a word in some corpora.
@@ -96,7 +96,7 @@ def read(
 
 
 def _tagged(sentence: list[tuple[str, Any]], document: int, entities: bool) -> TaggedSentence:
-    """Return a sentence of words and their tags, None in a file without; those of entities become BIO."""
+    """Return a sentence of words and their tags, None if the file has no tags; entity tags become BIO."""
     words, tags = zip(*sentence, strict=True)
     if None in tags:
         return TaggedSentence(words, None, document)

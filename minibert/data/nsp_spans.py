@@ -1,7 +1,7 @@
 """Choose the tokens of a sequence: pairs of spans for next-sentence prediction, or contiguous spans.
 
-Section 3.1 and appendix A.2 of the paper, with the habits of Google's create_pretraining_data.py that shape
-the data. A span is known by where it begins among all tokens and how long it is; nothing is copied here.
+This follows section 3.1 and appendix A.2 of the paper, and Google's create_pretraining_data.py in all that
+shapes the data. A span is its beginning among all tokens and its length; nothing is copied here.
 """
 
 from array import array
@@ -17,14 +17,14 @@ from minibert.data.shards.store import TokenShards
 from minibert.tokenizer.encoding import ranges
 
 IS_NEXT, NOT_NEXT, NOT_ASKED = 0, 1, -1
-DRAWS_OF_A_DOCUMENT = 10  # to hit another document than the current one; the tenth may still be the same
-SENTENCES_KEPT = 1 << 22  # borders kept in memory, 16 MB
+DRAWS_OF_A_DOCUMENT = 10  # attempts to draw a document other than the current one; all of them may fail
+SENTENCES_KEPT = 1 << 22  # sentences whose ends are cached, in 16 MB
 
-Ends: TypeAlias = "array[int]"  # of sentences
+Ends: TypeAlias = "array[int]"  # the ends of sentences
 
 
 class Spans(NamedTuple):
-    """The tokens of one sequence: span A, span B (empty when there is none), and whether B follows A."""
+    """The tokens of one sequence: span A, span B (empty if there is none), and whether B follows A."""
 
     a_begin: int
     a_length: int
@@ -35,7 +35,7 @@ class Spans(NamedTuple):
 
 @dataclass
 class Borders:
-    """A cache of where the sentences of documents end, for random next spans."""
+    """A cache of where the sentences of documents end; random next spans look up many documents."""
 
     shards: TokenShards
     longest: int | None = None  # a sentence of more tokens counts as several, of nearly equal lengths
@@ -44,9 +44,9 @@ class Borders:
 
     def __call__(self, document: int) -> tuple[int, Ends]:
         """Return where a document begins among all tokens, and where its sentences end, relative to that."""
-        known = self.known.get(document)
-        if known is not None:
-            return known
+        cached = self.known.get(document)
+        if cached is not None:
+            return cached
         begin, ends = self.shards.sentences_of(document)
         if self.longest:
             ends = cut_sentences(ends, self.longest)
@@ -60,19 +60,19 @@ class Borders:
 
 
 def cut_sentences(ends: np.ndarray, longest: int) -> np.ndarray:
-    """Return the ends of sentences, those of more than `longest` tokens cut into nearly equal parts.
+    """Return the ends of sentences after cutting those of more than `longest` tokens into nearly equal parts.
 
     Parameters
     ----------
-    ends : (n,) whole numbers
+    ends : (n,) int
         Tokens up to the end of each sentence.
     longest : int
-        Tokens of a part at most.
+        The most tokens of a part.
 
     Returns
     -------
     (m,) int64
-        Tokens up to the end of each part; `m` is not less than `n`.
+        Tokens up to the end of each part, m >= n.
 
     Examples
     --------
@@ -83,10 +83,10 @@ def cut_sentences(ends: np.ndarray, longest: int) -> np.ndarray:
     begins = np.concatenate([[0], ends[:-1]])
     lengths = ends - begins
     parts = -(-lengths // longest)
-    number = ranges(np.ones_like(parts), parts)  # 1 .. parts, in each sentence
+    ordinal = ranges(np.ones_like(parts), parts)  # 1 to the number of parts, in each sentence
     before = np.repeat(begins, parts)
     length = np.repeat(lengths, parts)
-    return before + length * number // np.repeat(parts, parts)
+    return before + length * ordinal // np.repeat(parts, parts)
 
 
 def contiguous_spans(
@@ -97,20 +97,20 @@ def contiguous_spans(
     Parameters
     ----------
     begin : int
-        Where the document begins among all tokens.
+        Index of the document's first token among all tokens.
     length : int
-        Its tokens.
+        Number of tokens of the document.
     room : int
-        Tokens of a span at most.
+        The most tokens of a span.
     short_seq_prob : float
         The share of spans that have a random shorter length.
     rng : Random
-        Random numbers of the document, for all its draws.
+        The document's own source of random numbers, for all draws.
 
     Yields
     ------
     Spans
-        With an empty B, in the order of the document; the last may be shorter.
+        Spans with an empty B, in the order of the document; the last may be shorter.
     """
     done = 0
     while done < length:
@@ -125,23 +125,24 @@ def span_pairs(
     """Pair spans of a document with what follows, or with a span from a random document of `documents`.
 
     Whole sentences are gathered up to the target length and split into A and B at a random border. Half of
-    the time B comes from elsewhere, from a random sentence on, and the sentences that B would have been are
-    used again. As in the released code, a single sentence as long as the target always gets a random B.
+    the time B is replaced by text of another document, from a random sentence on, and the sentences that B
+    had are used again. As in the released code, a single sentence as long as the target always gets a random
+    B.
 
     Parameters
     ----------
     document : int
-        Its number in the shards.
+        Index of the document in the shards.
     documents : list of int
-        Numbers of the documents that a random B may come from, this one included.
+        Indices of the documents that a random B may come from, this one included.
     borders : Borders
-        Tells where sentences end.
+        The cache of where sentences end.
     room : int
-        Tokens of A and B together at most.
+        The most tokens of A and B together.
     short_seq_prob : float
         The share of pairs that have a random shorter target.
     rng : Random
-        Random numbers of the document, for all its draws.
+        The document's own source of random numbers, for all draws.
 
     Yields
     ------
@@ -175,7 +176,7 @@ def span_pairs(
 
 
 def _other_document(document: int, documents: list[int], rng: Random) -> int:
-    """Draw one of `documents`, a different one than `document` unless several draws fail."""
+    """Draw one of `documents` other than `document`, or `document` itself if all attempts fail."""
     for _ in range(DRAWS_OF_A_DOCUMENT):
         other = documents[int(rng.random() * len(documents))]
         if other != document:
@@ -184,29 +185,30 @@ def _other_document(document: int, documents: list[int], rng: Random) -> int:
 
 
 def truncated(spans: Spans, room: int, rng: Random) -> Spans:
-    """Shorten a pair to `room` tokens, one by one from the longer span (B when equal), front or back.
+    """Shorten a pair to `room` tokens, one by one from the longer span (B if equal), at its front or back.
 
-    A fair coin says from which side; tokens cut from the front are the heads among as many random bits.
+    A coin decides for each token. All coins of a span are tossed at once, as random bits: the number of ones
+    is how many tokens the front loses.
 
     Parameters
     ----------
     spans : Spans
         A pair.
     room : int
-        Tokens of both together at most.
+        The most tokens of both together.
     rng : Random
-        For the coins; no draw is made where nothing is cut.
+        Source of the coins; nothing is drawn if nothing is cut.
 
     Returns
     -------
     Spans
-        The same pair where it fits.
+        The shortened pair; the pair itself if it fits.
     """
     a_begin, a_length, b_begin, b_length, label = spans
     excess = a_length + b_length - room
     if excess <= 0:
         return spans
-    # First the longer span down to the length of the other, then both in turn, B first.
+    # First the longer span is cut to the length of the other, then both in turn, B first.
     a_cut = min(excess, max(0, a_length - b_length))
     b_cut = min(excess, max(0, b_length - a_length))
     rest = excess - a_cut - b_cut
@@ -227,7 +229,7 @@ def _target(room: int, short_seq_prob: float, rng: Random) -> int:
 
 
 def _random_span(begin: int, ends: Ends, wanted: int, rng: Random) -> tuple[int, int]:
-    """Draw a span from a random sentence on, until `wanted` tokens are found or the document ends."""
+    """Return begin and length of a span from a random sentence on, of `wanted` tokens or until the end."""
     first = int(rng.random() * len(ends))
     start = 0
     if first:

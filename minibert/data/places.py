@@ -1,7 +1,7 @@
 """Where to get the official files of tasks: minibert downloads nothing itself."""
 
 _GLUE = "cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax qnli-dev stsb-similarity".split()
-# By the name of the task; the pages are those of its makers.
+# The page of its authors, by the name of a task.
 PLACES = {
     **dict.fromkeys(_GLUE, "https://gluebenchmark.com/tasks"),
     **dict.fromkeys(("squad1", "squad2"), "https://rajpurkar.github.io/SQuAD-explorer"),

@@ -1,6 +1,6 @@
 """SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) as distributed: articles, paragraphs, questions, answers.
 
-XQuAD and other conversions to the same layout read alike. One article at a time is in memory.
+XQuAD and other data sets in the same layout can be read, too. One article at a time is in memory.
 """
 
 import re
@@ -16,55 +16,57 @@ _WORD = re.compile(r"\S+")
 
 
 class Answer(NamedTuple):
-    """Words of a paragraph that answer a question."""
+    """A passage of a paragraph that answers a question."""
 
     text: str
-    start: int  # characters before it in the paragraph; -1 where the file says a place and it isn't there
+    start: int  # characters before it in the paragraph; -1: it is not at the position in the file
 
 
 class Question(NamedTuple):
-    """A question about a paragraph, and what people answered."""
+    """A question about a paragraph, and the answers that people gave."""
 
     id: str
     question: str
     context: str
-    answers: tuple[Answer, ...]  # () when there is none, or it is not known
-    impossible: bool | None  # whether the paragraph has no answer; None where it is not known
+    answers: tuple[Answer, ...]  # () when there is none, or it is unknown
+    impossible: bool | None  # whether the paragraph has no answer; None where unknown
     title: str = ""
 
 
 def read(path: str | Path, *, listed: bool = False) -> list[Question]:
-    """Return every question of a file in its order.
+    """Return all questions of a file.
 
     Parameters
     ----------
     path, listed
-        As of `stream`, whose errors and warning it has, too.
+        As for `stream`, whose errors and warning apply here, too.
 
     Returns
     -------
     list of Question
+        In the order of the file.
     """
     return list(stream(path, listed=listed))
 
 
 def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
-    """Yield the questions of a file one by one, with memory for a few times the longest article.
+    """Yield the questions of a file one by one, in memory for a few times the longest article.
 
-    The offset of an answer may be wrong. As in Google's release an answer counts as found when it stands
-    within the whole words that its offset and length touch, white space apart, and is then given as it stands
-    there; any other gets `start` -1, is good for scoring and not for training, and a warning counts them.
+    The offset of an answer may be wrong. As in Google's release, an answer counts as found if, apart from
+    white space, it occurs within the whole words that its offset and length touch; its text and offset are
+    then those of the occurrence. Any other answer gets `start` -1 and can be used for scoring, but not for
+    training; a warning counts these questions.
 
-    `impossible` is the file's `is_impossible` (2.0), else False for a question with answers and None for one
-    without, as in a test set.
+    `impossible` is `is_impossible` in the file (2.0) or, without that, False for a question with answers and
+    None for one without, as in a test set.
 
     Parameters
     ----------
     path : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     listed : bool, default False
-        Give every answer in the file's list, blank ones and those beside `is_impossible` too, which the
-        official scripts score by and nothing is trained on.
+        Whether to return every answer in the file, including blank ones and those of questions with
+        `is_impossible`. The official scripts use these for scoring; they are not for training.
 
     Yields
     ------
@@ -74,7 +76,7 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
     Raises
     ------
     InputError
-        When the file can't be read, is laid out otherwise, holds no question, or two with the same id.
+        When the file can't be read, has another layout, has no question, or two with the same id.
     """
     path = Path(path)
     ids: set[str] = set()
@@ -107,9 +109,9 @@ def article_questions(article: Any, where: str, *, listed: bool = False) -> Iter
     article : Any
         An item of the array "data", read from JSON.
     where : str
-        Its place, with which errors begin.
+        Its position in the file, with which errors begin.
     listed : bool, default False
-        As of `stream`.
+        As for `stream`.
 
     Yields
     ------
@@ -119,7 +121,7 @@ def article_questions(article: Any, where: str, *, listed: bool = False) -> Iter
     Raises
     ------
     InputError
-        When the article is laid out otherwise, or a paragraph is empty.
+        When the article has another layout, or a paragraph is empty.
     """
     title = field_of(article, "title", str, where, "")
     paragraphs = field_of(article, "paragraphs", list, where)
@@ -142,7 +144,7 @@ def _question(item: Any, context: str, title: str, where: str, listed: bool) -> 
     answers = []
     for answer in given:
         text = field_of(answer, "text", str, where)
-        if listed or text.strip():  # some files write no answer as an empty one
+        if listed or text.strip():  # in some files an empty answer means that there is none
             start = field_of(answer, "answer_start", int, where)
             answers.append(locate(context, text, start))
     if impossible is None and answers:
@@ -152,21 +154,21 @@ def _question(item: Any, context: str, title: str, where: str, listed: bool) -> 
 
 
 def locate(context: str, text: str, start: int) -> Answer:
-    """Return an answer as it stands in its paragraph at a place, or near it by the rule of `stream`.
+    """Find an answer in its paragraph, at an offset or near it, by the rule of `stream`.
 
     Parameters
     ----------
     context : str
         The paragraph.
     text : str
-        The answer; white space around it does not count.
+        The answer; white space around it is ignored.
     start : int
-        Characters before it, as the file has it.
+        Its offset in characters, from the file.
 
     Returns
     -------
     Answer
-        With the `start` at which it stands, the nearest if there are several; -1 where it does not.
+        The occurrence, the nearest if there are several; if there is none, the given text with `start` -1.
 
     Examples
     --------
@@ -195,8 +197,8 @@ def locate(context: str, text: str, start: int) -> Answer:
 
 
 def _occurrences(context: str, begin: int, end: int, words: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield the places of some words in a part of a text, with any white space between them."""
-    # The part with one space between words, and where each character of that stands in the text.
+    """Yield begin and end of each occurrence of words in part of a text, with any space between them."""
+    # The part with single spaces between words, and the offset in the text of each of its characters.
     part = " ".join(context[begin:end].split())
     places: list[int] = []
     for word in _WORD.finditer(context, begin, end):

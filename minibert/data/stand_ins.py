@@ -1,12 +1,13 @@
-"""Data that replace tasks of GLUE whose files are hard to get, with the labels of those tasks.
+"""Data sets that replace tasks of GLUE whose files are hard to get, with the labels of those tasks.
 
-    quora    for QQP: pairs of the same questions, in the division of Wang et al. 2017 (BiMPM)
+    quora    for QQP: pairs of the same questions, in the split of Wang et al. 2017 (BiMPM)
     snli     for MNLI: Bowman et al. 2015
-    scitail  for QNLI, and like RTE: Khot et al. 2018
+    scitail  for QNLI, also similar to RTE: Khot et al. 2018
     sick     for MNLI, sick-score for STS-B: Marelli et al. 2014
-    qnli     for itself: its dev file divided, where there is no train file
+    qnli     for itself: its dev file divided, where the train file is missing
 
-Where only dev and test files are at hand, one trains on the test file: dev stays honest, "test" has no score.
+Where only dev and test files are available, "train" is the test file: scores on dev stay valid, and there is
+no "test".
 """
 
 import zlib
@@ -20,7 +21,7 @@ from minibert.data import glue
 from minibert.data.glue import TextExample, find_file, label_in
 from minibert.data.lines import rows, shown
 
-STAYS_DEV = 5  # one in so many, where a dev file is divided
+STAYS_DEV = 5  # one in five examples stays dev, where a dev file is divided
 
 
 class StandIn(NamedTuple):
@@ -29,10 +30,10 @@ class StandIn(NamedTuple):
     task: str  # key of glue.TASKS
     folder: str
     files: dict[str, str]  # the file of each split
-    columns: str  # what they hold: first, second, label, id (without it rows are counted from 0), or -
-    labels: Mapping[str, str | None]  # the file's own -> the task's, None for pairs without; {} for scores
+    columns: str  # their roles: first, second, label, id (by default the index of the row), - for none
+    labels: Mapping[str, str | None]  # label in the file -> label of the task, None: skip; {} for scores
     header: tuple[str, ...] = ()
-    damaged: bool = False  # whether it is known to hold bytes that are not UTF-8
+    damaged: bool = False  # whether the file has bytes that are not UTF-8
 
 
 _SICK = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
@@ -54,30 +55,31 @@ STAND_INS: dict[str, StandIn] = {
 
 
 def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
-    """Read one split of a stand-in, in the order of its file, labelled as the task it stands for.
+    """Read one split of a stand-in, in the order of its file, with the labels of the task that it replaces.
 
-    Warnings count pairs of SNLI that are left out, as people did not agree (label "-"), and of Quora with
-    bytes that are not UTF-8, read as U+FFFD. "qnli" divides QNLI's dev file by question: those whose CRC-32
-    is a multiple of 5 are "dev", the others "train". Scores of SICK are from 1 to 5; its "test" has labels.
+    Warnings count pairs of SNLI that are skipped because annotators disagreed (label "-"), and pairs of Quora
+    with bytes that are not UTF-8, which are read as U+FFFD. "qnli" divides QNLI's dev file by question: those
+    whose CRC-32 is a multiple of 5 are "dev", the others "train". Scores of SICK are from 1 to 5; its "test"
+    has labels.
 
     Parameters
     ----------
     name : str
         A key of `STAND_INS`, or "qnli".
     folder : str or Path
-        That of the data, or the one above it.
+        The folder of the data, or its parent.
     split : str
-        "train", "dev" or, of SICK, "test".
+        "train", "dev" or, for SICK, "test".
 
     Returns
     -------
     list of TextExample
-        With the labels of the task.
+        The examples, with the labels of the task.
 
     Raises
     ------
     InputError
-        When the name or the split is unknown, or a file is missing or laid out otherwise.
+        When the name or the split is unknown, or a file is missing or has another layout.
     """
     spec = STAND_INS.get(name)
     if spec is None and name != "qnli":
@@ -88,13 +90,14 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     if spec:
         file = find_file(Path(folder), (spec.files[split],), (spec.folder,), name)
         return _examples(spec, file)
-    examples = glue.read("qnli", folder, "dev")  # a missing file stays one, for who looks in several places
+    # Outside of `naming`, which would hide a MissingFile from a caller who looks in several folders.
+    examples = glue.read("qnli", folder, "dev")
     with naming(str(folder)):
         return divided(examples, split, lambda example: example.first)
 
 
 def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) -> list[Any]:
-    """Divide a labelled file into train and dev, a fifth, by the CRC-32 of a text of each example.
+    """Divide a labelled file into train and dev (a fifth) by the CRC-32 of a text of each example.
 
     Parameters
     ----------
@@ -103,7 +106,7 @@ def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) 
     split : str
         "train" or "dev".
     text_of : callable
-        Returns the text of an example; those with the same text are in the same split.
+        Returns the text of an example; examples with the same text are in the same split.
 
     Returns
     -------
@@ -113,7 +116,7 @@ def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) 
     Raises
     ------
     InputError
-        When there is no such split, or no example in it.
+        When the split is unknown, or would be empty.
     """
     if split not in ("train", "dev"):
         raise InputError(f"A divided file has no split {split!r}, only train, dev.")

@@ -1,10 +1,10 @@
-"""Your own data: CSV, TSV and JSON Lines for sentences, pairs, tagged words and questions.
+"""Read the user's own data: sentences, pairs, tagged words and questions from CSV, TSV and JSON Lines.
 
-    .csv            columns between commas, quotation marks as in RFC 4180
-    .tsv .tab .txt  columns between tabs, quoted likewise or, where a quotation mark stands bare, not at all
-    .jsonl .json    an object a line, whose keys are the columns
+    .csv            comma-separated columns, quoted as in RFC 4180
+    .tsv .tab .txt  tab-separated columns, quoted in the same way, or not at all if a quotation mark is bare
+    .jsonl .json    one object per line, whose keys are the columns
 
-Each may be compressed besides, and is UTF-8.
+Files are UTF-8 and may be compressed.
 """
 
 import json
@@ -34,26 +34,36 @@ from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
-SEPARATOR = "|"  # of several labels in a column
-# What columns are called, letters only, that number the sentences of tables with a word in each row.
+SEPARATOR = "|"  # between several labels in a column
+# Usual names, letters only, of the column that numbers the sentences of a table with one word per row.
 _NAMES = "sentence sentenceid sentenceno sentencenr sentencenumber sentenceindex sentenceidx"
 SENTENCE_COLUMNS = frozenset(f"{_NAMES} sentid sentidx sentno".split())
 
 
 class MissingColumn(InputError):
-    """Report a table without the column of a role; `header`: whether row 1 has names."""
+    """Report a table without the column for a role; `header` says whether the first row has names.
+
+    `renaming` is the message for someone who can't choose columns; "" where `message` itself will do.
+    """
 
     def __init__(
-        self, message: str, role: str, path: Path, header: bool | None = None, where: str = ""
+        self,
+        message: str,
+        role: str,
+        path: Path,
+        header: bool | None = None,
+        where: str = "",
+        renaming: str = "",
     ) -> None:
         super().__init__(message, where=where)
+        self.renaming = renaming
         self.role = role
         self.path = path
         self.header = header
 
 
-Column = str | int  # a name in the header, or a number from 1 (which may be written "1")
-Columns = Mapping[str, Column | None]  # by role, an argument of a reader
+Column = str | int  # a name in the header, or a number from 1, also as a string "1"
+Columns = Mapping[str, Column | None]  # by role; the roles are arguments of the readers
 Records = Iterator[tuple[int, dict[str, Any]]]  # the line of each row, and its cells by role
 
 
@@ -69,29 +79,30 @@ def read_texts(
     numeric: bool = False,
     several: bool = False,
 ) -> list[TextExample]:
-    """Return sentences, or pairs of them, with what they are.
+    """Read sentences, or pairs of sentences, with their labels.
 
     Parameters
     ----------
     path : str or Path
         A table or JSON Lines, which may be compressed.
     text : str or int, default "text"
-        The column of the text, by name or by number, from 1. In JSON Lines columns have names only.
+        The column of texts, by name or by number, from 1. In JSON Lines columns have names only.
     second : str or int, optional
-        That of second sentences; None for single ones.
+        The column of second sentences; None for single sentences.
     label : str or int, default "label"
-        That of labels; None where they are not known.
+        The column of labels; None if they are unknown.
     id : str or int, optional
-        That of ids; None counts the rows from 0.
+        The column of ids; None counts the rows from 0.
     delimiter : str, optional
-        One character between columns; None goes by the suffix of the file, and by the header where a column
-        is given by name, see `lines.delimiter_in`. Columns may be quoted, see `lines.table_rows`.
+        The character between columns; None takes that of the file's suffix or, where a column is given by
+        name, of the header; see `lines.delimiter_in`. Columns may be quoted; see `lines.table_rows`.
     header : bool, optional
-        Whether the first row names the columns; None means that it does when a column is given by name.
+        Whether the first row names the columns; None means that it does if a column is given by name.
     numeric : bool, default False
-        Labels are numbers, and are read as such.
+        Whether labels are numbers.
     several : bool, default False
-        Any number of labels, none included: in JSON Lines a list, elsewhere names with | between them.
+        Whether a text has any number of labels, possibly none: a list in JSON Lines, elsewhere names with |
+        between them.
 
     Returns
     -------
@@ -101,8 +112,8 @@ def read_texts(
     Raises
     ------
     InputError
-        When the file can't be read, has no rows, or a row lacks a text or a proper label; a `MissingColumn`
-        when there is no such column.
+        When the file can't be read, has no rows, or a row has no text or no valid label; a `MissingColumn`
+        when a column does not exist.
     """
     path = Path(path)
     columns = {"text": text, "second": second, "label": label, "id": id}
@@ -123,21 +134,21 @@ def read_texts(
 
 
 def line_of(example: TextExample, path: str | Path, **options: Any) -> int | None:
-    """Return the line of an example that `read_texts` has read, by reading the file again.
+    """Find the line of an example from `read_texts` by reading the file again.
 
     Parameters
     ----------
     example : TextExample
-        Which is looked for by its id and its sentences.
+        The example, which is identified by its id and its sentences.
     path : str or Path
         The file.
     **options
-        Those that `read_texts` had.
+        The options of `read_texts` with which it was read.
 
     Returns
     -------
     int or None
-        From 1; None where it is not there.
+        The line, from 1; None if the example is not in the file.
     """
     columns: dict[str, Column | None] = {
         "second": options.get("second"),
@@ -164,32 +175,32 @@ def read_tags(
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> list[TaggedSentence]:
-    """Return words with a tag each: a sentence a row, a word a row, or a word a line.
+    """Read words with a tag each, from one sentence per row, one word per row, or one word per line.
 
-    Tags are as they stand in the file; numbers of classes are their digits.
+    Tags are strings as in the file, also where they are numbers of classes.
 
     Parameters
     ----------
     path : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     words, tags : str or int, optional
-        Columns by name or by number, from 1. By default "words" and "tags" in tables, the first and the last
-        where a line is a word.
+        The columns, by name or by number, from 1. By default "words" and "tags" in tables, and the first and
+        the last column in files with one word per line.
     layout : {"sentences", "words"}, optional
-        "sentences", a row of a table and a document for each: its words in one column and its tags in
-        another, as many, between spaces, or as lists in JSON Lines. "words", a row or a line for each word. A
-        table that is named by its suffix, its delimiter or its columns has rows, and its sentences are told
-        by the column `sentence` or by blank rows. In other files, as in `ner.read`, columns stand between
-        tabs or spaces, a blank line between sentences, and -DOCSTART- before documents. None takes
-        "sentences" for .csv, .tsv and JSON Lines, else "words".
+        "sentences": each row of a table is a sentence and a document; one column has its words and another as
+        many tags, separated by spaces, or as lists in JSON Lines. "words": each row or line is a word. If the
+        suffix, the delimiter or the columns say that the file is a table, the column `sentence` or blank rows
+        separate its sentences. Other files are read as by `ner.read`: tabs or spaces separate columns, a
+        blank line separates sentences, and -DOCSTART- begins a document. None takes "sentences" for .csv,
+        .tsv and JSON Lines, else "words".
     sentence : str or int, optional
-        The column that numbers the sentences of a table with a word in each row, which the layout then is: a
-        sentence ends where the column changes, and goes on where it is empty. None takes the column with a
-        usual name, such as "sentence_id" or "Sentence #", where rows do not all differ in it.
+        The column that numbers the sentences of a table with one word per row, which it implies: a sentence
+        ends where the column changes, and goes on where it is empty. None takes a column with a usual name,
+        such as "sentence_id" or "Sentence #", unless every row has another value in it.
     labelled : bool, default True
-        False when there are no tags, or they are to be passed over.
+        Whether to read tags; False if there are none, or to ignore them.
     delimiter, header
-        As in `read_texts`, for tables.
+        As for `read_texts`, in tables.
 
     Returns
     -------
@@ -199,8 +210,7 @@ def read_tags(
     Raises
     ------
     InputError
-        When a column is missing, a row has no word or not a tag for each, or nothing tells where sentences
-        end.
+        When a column is missing, a row has no word or not one tag per word, or nothing separates sentences.
     """
     path = Path(path)
     if layout not in (None, "sentences", "words"):
@@ -225,9 +235,9 @@ def read_tags(
 def _is_table(
     path: Path, columns: tuple[Column | None, ...], sentence: Column | None, delimiter: str | None
 ) -> bool:
-    """Return whether a file with a word in each line is a table: by its suffix, its delimiter, its columns.
+    """Return whether a file with one word per line is a table, judging by suffix, delimiter and columns.
 
-    What is between tabs may be either; it is a table where a column is given by name.
+    A tab-separated file may be either; it is a table if a column is given by name.
     """
     if suffix_of(path) in (".csv", *JSON_LINES) or delimiter or sentence is not None:
         return True
@@ -252,7 +262,7 @@ def _read_word_lines(
 def _sentence_a_row(
     path: Path, words: Column, tags: Column | None, delimiter: str | None, header: bool | None
 ) -> list[TaggedSentence]:
-    """Read a table with a sentence in each row."""
+    """Read a table with one sentence per row."""
     sentences: list[TaggedSentence] = []
     has_lists = False
     for _, where, row in _records(path, {"words": words, "tags": tags}, delimiter, header, lists=True):
@@ -279,10 +289,11 @@ def _sentence_a_row(
 def _sentence_column(
     path: Path, delimiter: str | None, header: bool | None, others: tuple[Column | None, ...], as_words: bool
 ) -> Column | None:
-    """Return the column that numbers the sentences of a table with a word in each row, by its usual names.
+    """Find, by its usual names, the column that numbers the sentences of a table with one word per row.
 
-    Unless the rows are known to be words (`as_words`), it has to be empty, or that of the row before, in some
-    row: else each row is a sentence with a number of its own. Every row has at most one tag, then.
+    Unless the rows are known to be words (`as_words`), two things must hold: in some row the column is empty
+    or the same as in the previous row (else each row is a sentence with its own number), and no row has more
+    than one tag.
     """
     if header is False:
         return None
@@ -326,17 +337,17 @@ def _sentences_of_rows(
     delimiter: str | None,
     header: bool | None,
 ) -> list[TaggedSentence]:
-    """Read a table with a word in each row; blank rows and the column `sentence` separate sentences."""
+    """Read a table with one word per row; blank rows and the column `sentence` separate sentences."""
     columns = {"words": words, "tags": tags, "sentence": sentence}
     if suffix_of(path) in JSON_LINES and delimiter is None:
         records = _of_json(path, columns, lists=False)
     else:
         records = _of_table(path, columns, delimiter, header, blank=True)
-    sentences: list[list[tuple[str, str | None]]] = [[]]  # words and tags of each
-    current = ""  # the number of the sentence
+    sentences: list[list[tuple[str, str | None]]] = [[]]  # words and tags of each sentence
+    current = ""  # number of the current sentence
     has_blank = False
-    first_line: dict[str, int] = {}  # on which each number comes first
-    again: tuple[str, int] | None = None  # a number that comes again after others, and its line
+    first_line: dict[str, int] = {}  # line on which each number first occurs
+    again: tuple[str, int] | None = None  # the first number that recurs after others, and its line
     for line, row in records:
         is_blank = all(cell is None for cell in row.values())
         number = (row["sentence"] or "").strip()
@@ -379,7 +390,7 @@ def _sentences_of_rows(
 def _word_and_tag(
     row: dict[str, Any], where: str, words: Column, tags: Column | None
 ) -> tuple[str, str | None]:
-    """Return the word in a row and its tag, None where there are none."""
+    """Return the word in a row and its tag; None without a column of tags."""
     word = (row["words"] or "").strip()
     if not word:
         raise InputError(f"the column {words!r} has no word; remove the row or fill it.", where=where)
@@ -409,18 +420,18 @@ def read_questions(
     path : str or Path
         A table or JSON Lines, which may be compressed.
     question, context : str or int
-        Columns by name or by number, from 1.
+        The columns of questions and paragraphs, by name or by number, from 1.
     answer : str or int, default "answer"
-        That of the answer; None where it is not known. An empty one (in JSON Lines also null or an empty
-        list) says that the paragraph has none; in JSON Lines a list has several, and an object has them as
-        "text" beside their "answer_start".
+        The column of answers; None if they are unknown. An empty cell (in JSON Lines also null or an empty
+        list) means that the paragraph has no answer. In JSON Lines, a list has several answers, and an object
+        has them as "text", with their "answer_start".
     start : str or int, optional
-        The column of the number of characters before the answer; None, or an empty one, takes the first place
-        where it stands.
+        The column with the number of characters before the answer; None, or an empty cell, takes its first
+        occurrence.
     id : str or int, optional
         The column of ids; None counts the rows from 0.
     delimiter, header
-        As in `read_texts`.
+        As for `read_texts`.
 
     Returns
     -------
@@ -430,15 +441,15 @@ def read_questions(
     Raises
     ------
     InputError
-        When the file can't be read, has no rows, two with the same id, or an answer that does not stand where
-        it should; a `MissingColumn` when there is no such column.
+        When the file can't be read, has no rows, two rows with the same id, or an answer that is not at its
+        position in the paragraph; a `MissingColumn` when a column does not exist.
     """
     path = Path(path)
     if start is not None and answer is None:
         raise InputError(f"start={start!r} needs the column of the answer; give answer=...")
     columns = {"question": question, "context": context, "answer": answer, "start": start, "id": id}
     questions: list[Question] = []
-    first_line: dict[str, int] = {}  # of each id
+    first_line: dict[str, int] = {}  # line on which each id first occurs
     for line, where, row in _records(path, columns, delimiter, header, lists=True):
         name = row["id"]
         before = first_line.setdefault(name, line)
@@ -460,9 +471,9 @@ def read_questions(
 def _records(
     path: Path, columns: Columns, delimiter: str | None, header: bool | None, lists: bool
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield the line of every row, its place for errors, and its cells by role, None without a column.
+    """Yield the line of every row, its position for errors, and its cells by role, None without a column.
 
-    With `lists` those of JSON Lines may be lists and objects, else all are strings.
+    With `lists`, cells of JSON Lines may be lists and objects; otherwise all cells are strings.
     """
     if suffix_of(path) in JSON_LINES and delimiter is None:
         records = _of_json(path, columns, lists)
@@ -506,11 +517,11 @@ def _of_json(path: Path, columns: Columns, lists: bool) -> Records:
 def _of_table(
     path: Path, columns: Columns, delimiter: str | None, header: bool | None, blank: bool = False
 ) -> Records:
-    """Yield the cells of every row by role; with `blank` also of rows without any, as None."""
+    """Yield the cells of every row by role; with `blank`, also those of blank rows, as None."""
     if header is None:
         header = bool(_names(columns.values()))
     delimiter = _delimiter(path, delimiter, columns.values() if header else ())
-    places: dict[str, int | None] | None = None  # of the columns by role, from 0
+    places: dict[str, int | None] | None = None  # indices of the columns by role, from 0
     width = 0
     for line, row in table_rows(path, delimiter, blank=blank):
         if blank and not any(cell.strip() for cell in row):
@@ -548,7 +559,7 @@ def _require_own_columns(path: Path, columns: Columns) -> None:
 def _place(
     role: str, column: Column | None, path: Path, first: list[str], header: bool, delimiter: str
 ) -> int | None:
-    """Return the place of a column in rows, from 0, by the header or by its number; None for no column."""
+    """Return the index of a column, from 0, by its name in the header or its number; None for no column."""
     if column is None:
         return None
     name = str(column)
@@ -563,38 +574,41 @@ def _place(
     advice = (
         f"name the column of the {role}, such as columns={{{role!r}: 'NAME'}}, or give its number, from 1."
     )
+    lacks = f"{path} has no column {column!r}, {there}"
+    renaming = f"{lacks}; rename that of the {role} to {column!r}." if header else ""
     if len(first) == 1 and (other := other_delimiter(first[0], delimiter)):
+        renaming = ""
         advice = f"its columns look separated by {other!r} and not {delimiter!r}: "
         advice += f"give columns={{'delimiter': {other!r}}}."
-    raise MissingColumn(f"{path} has no column {column!r}, {there}; {advice}", role, path, header)
+    raise MissingColumn(f"{lacks}; {advice}", role, path, header, renaming=renaming)
 
 
 def _number(column: Column) -> int | None:
-    """Return the number of a column that is given by number; None for a name."""
+    """Return the number of a column; None for a column given by name."""
     with suppress(ValueError):
         return int(column)
     return None
 
 
 def _names(columns: Iterable[Column | None]) -> list[str]:
-    """Return the columns that are given by name, and not by number."""
+    """Return the columns that are given by name rather than by number."""
     return [str(column) for column in columns if column is not None and _number(column) is None]
 
 
 def _delimiter(path: Path, delimiter: str | None, columns: Iterable[Column | None]) -> str:
     """Return the delimiter of a table: the given one, or that of its suffix and header.
 
-    The header is looked at where columns are given by name.
+    The header is used only if columns are given by name.
     """
     if delimiter is None:
         delimiter = DELIMITERS.get(suffix_of(path))
-        if delimiter and path.is_file() and (names := _names(columns)):  # a pipe can't be read again
+        if delimiter and path.is_file() and (names := _names(columns)):  # a pipe can't be read twice
             return delimiter_in(path, delimiter, names)
     if delimiter is None:
-        next(byte_pieces(path))  # names a spreadsheet as what it is
+        next(byte_pieces(path))  # raises an error that identifies a spreadsheet
         none = f"none of the suffixes {' '.join([*DELIMITERS, *JSON_LINES])}"
         raise InputError(f"{path.name} has {none}; give its delimiter (columns={{'delimiter': ','}}).")
-    if delimiter == r"\t":  # as a shell hands it on
+    if delimiter == r"\t":  # as shells pass it
         delimiter = "\t"
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise InputError(f"delimiter={delimiter!r} can't separate columns; give one character, such as ';'.")
@@ -622,7 +636,7 @@ def _label(cell: Any, where: str, column: Column, numeric: bool) -> str | float:
 
 
 def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str, ...]:
-    """Return the labels in a cell in alphabetical order; () where there is none."""
+    """Return the labels in a cell, in alphabetical order; () if there are none."""
     is_proper = isinstance(cell, list) == as_list
     if is_proper and not as_list:
         text = cell.strip()
@@ -646,7 +660,7 @@ def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str,
 
 
 def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) -> tuple[str, ...]:
-    """Return the words in a cell, a text or a list; with `numbers`, a list may have whole numbers."""
+    """Return the words in a cell, a text or a list; with `numbers`, a list may have integers."""
     if isinstance(cell, list):
         if numbers and all(type(word) is int for word in cell):
             return tuple(map(str, cell))
@@ -665,33 +679,33 @@ def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) 
 
 
 def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
-    """Return the answers in a cell: one, a list, or an object of texts and places.
+    """Return the answers in a cell: one text, a list, or an object of texts and offsets.
 
     Parameters
     ----------
     cell : Any
-        A text, a list of them, an object with "text" and perhaps "answer_start", or None.
+        A text, a list of texts, an object with "text" and perhaps "answer_start", or None.
     start : Any
-        The place of the answer, or a list of places; None takes the first place where it stands. That of an
-        object takes its place.
+        The offset of the answer, or a list of offsets; None takes the first occurrence. For an object, its
+        "answer_start" is used instead.
     context : str
         The paragraph.
     where : str
-        The place in the file, with which errors begin.
+        The position in the file, with which errors begin.
     column : str or int
-        As it was given, for errors.
+        The column as given by the caller, for errors.
 
     Returns
     -------
     list of Answer
-        Without empty ones.
+        The answers, without empty ones.
 
     Raises
     ------
     InputError
-        When the cell is something else, or an answer does not stand in the paragraph at its place.
+        When the cell has another form, or an answer is not at its offset in the paragraph.
     """
-    if isinstance(cell, dict):  # the layout of Hugging Face's copies of SQuAD
+    if isinstance(cell, dict):  # the layout of SQuAD at Hugging Face
         if "text" not in cell:
             keys = shown(list(cell))
             raise InputError(f"the object {column!r} has no 'text', its keys are {keys}.", where=where)

@@ -1,8 +1,8 @@
 """TriviaQA (Joshi et al. 2017) as paragraphs to train on before SQuAD.
 
 The paper, footnote 12: "paragraphs from TriviaQA-Wiki formed of the first 400 tokens in documents, that
-contain at least one of the provided possible answers". Where an answer stands is not annotated: it is looked
-for, which is what TriviaQA calls distant supervision.
+contain at least one of the provided possible answers". The positions of answers are not annotated: the
+answers are searched for, which TriviaQA calls distant supervision.
 """
 
 import re
@@ -17,31 +17,31 @@ from minibert.data.json_items import array_items
 from minibert.data.lines import field_of
 from minibert.data.squad import Answer, Question, article_questions
 
-TOKENS = 400  # of a document, from its beginning
+TOKENS = 400  # from the beginning of a document
 _TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or one mark of punctuation
 _LETTER = re.compile(r"\w")
 Documents = dict[str, tuple[str, Path]]  # by name: title and file
-_PAGES = {"EntityPages": "wikipedia", "SearchResults": "web"}  # the folder of the documents of each
+_PAGES = {"EntityPages": "wikipedia", "SearchResults": "web"}  # the folder of the documents for each key
 
 
 def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOKENS) -> list[Question]:
-    """Return a question for every document whose first tokens hold one of its answers.
+    """Return a question for every document whose first tokens contain one of its answers.
 
-    A token is a word or a mark of punctuation. An answer is any alias, found as whole words whatever the
-    case; `answers` has each at its first place, in their order, the longest first where two begin together.
-    The id is "QUESTION--DOCUMENT", as in TriviaQA's own conversion. A warning counts documents that are left
-    out as they are missing.
+    A token is a word or a punctuation mark. An answer is any alias that occurs as whole words, ignoring case;
+    `answers` has the first occurrence of each, in the order of their positions, the longest first where two
+    begin together. The id is "QUESTION--DOCUMENT", as in TriviaQA's own conversion. A warning counts
+    documents that are missing and left out.
 
     Parameters
     ----------
     path : str or Path
-        The official JSON, such as qa/wikipedia-train.json, or a conversion of it to the layout of SQuAD,
-        whose paragraphs are cut and searched alike.
+        The official JSON, such as qa/wikipedia-train.json, or a conversion to the layout of SQuAD, whose
+        paragraphs are cut and searched in the same way.
     evidence : str or Path, optional
-        The folder of the documents, or the one that holds wikipedia and web; by default evidence beside
-        `path` or its folder, as TriviaQA is packed. A conversion needs none.
+        The folder of the documents, or its parent with the folders wikipedia and web; by default the folder
+        evidence next to `path` or next to its folder, as in TriviaQA's archive. A conversion needs none.
     tokens : int, default 400
-        Of a document, from its beginning.
+        How many tokens of a document to use, from its beginning.
 
     Returns
     -------
@@ -51,8 +51,8 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
     Raises
     ------
     InputError
-        When a file is of neither layout, has no answers (TriviaQA's test files), names a document outside of
-        the folder, none of its documents is there, or none of them holds an answer.
+        When a file has neither layout, has no answers (as TriviaQA's test files), or names a document outside
+        the folder; when none of its documents exists, or none contains an answer.
     """
     path = Path(path)
     if tokens < 1:
@@ -66,7 +66,7 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
         if key == "data":
             questions += _of_article(item, where, tokens)
             continue
-        documents: Documents = {}  # those that are there
+        documents: Documents = {}  # those that exist
         for name, (title, file) in _documents(item, folder, where).items():
             if isfile(file):
                 documents[name] = title, file
@@ -91,7 +91,7 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
 
 
 def _evidence_beside(path: Path) -> Path:
-    """Return the folder of a file's documents, beside the file or beside its folder."""
+    """Return the folder of the documents of a file, next to the file or next to its folder."""
     home = path.resolve().parent
     if (home / "evidence").is_dir():
         return home / "evidence"
@@ -99,7 +99,7 @@ def _evidence_beside(path: Path) -> Path:
 
 
 def _of_article(article: Any, where: str, tokens: int) -> Iterator[Question]:
-    """Yield the questions of an article in the layout of SQuAD whose first tokens hold an answer."""
+    """Yield the questions of an article in SQuAD's layout that have an answer in their first tokens."""
     for question in article_questions(article, where):
         context = first_tokens([question.context], tokens)
         aliases = [answer.text for answer in question.answers]
@@ -130,13 +130,13 @@ def _documents(item: Any, evidence: Path, where: str) -> Documents:
 
 
 def _list(item: dict[str, Any], key: str) -> list[Any]:
-    """Return a list in an object; empty if there is none."""
+    """Return a list in an object; an empty one if it is missing."""
     value = item.get(key)
     return value if isinstance(value, list) else []
 
 
 def _of_item(item: dict[str, Any], documents: Documents, where: str, tokens: int) -> Iterator[Question]:
-    """Yield a question of TriviaQA for each of its documents whose first tokens hold an answer."""
+    """Yield a question of TriviaQA for each of its documents whose first tokens contain an answer."""
     id = field_of(item, "QuestionId", str, where)
     text = field_of(item, "Question", str, where)
     answer = item.get("Answer")
@@ -154,19 +154,19 @@ def _of_item(item: dict[str, Any], documents: Documents, where: str, tokens: int
 
 
 def first_tokens(pieces: Iterable[str], tokens: int) -> str:
-    """Return the beginning of a text up to the end of token number `tokens`, reading no more than needed.
+    """Return the first `tokens` tokens of a text, reading no more of it than needed.
 
     Parameters
     ----------
     pieces : iterable of str
         The text, which may be cut anywhere.
     tokens : int
-        Words and marks of punctuation.
+        How many words and punctuation marks.
 
     Returns
     -------
     str
-        Without white space at its end; the whole text where it has fewer.
+        The beginning of the text, without white space at its end; all of it if it has fewer tokens.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def first_tokens(pieces: Iterable[str], tokens: int) -> str:
     """
     parts: list[str] = []
     count = 0  # tokens of the text so far
-    in_word = False  # whether it ends within a word
+    in_word = False  # whether the text so far ends within a word
     for piece in filter(None, pieces):
         for token in _TOKEN.finditer(piece):
             goes_on = in_word and token.start() == 0 and _LETTER.match(piece)
@@ -190,25 +190,25 @@ def first_tokens(pieces: Iterable[str], tokens: int) -> str:
 
 
 def find_answers(context: str, aliases: Iterable[str]) -> tuple[Answer, ...]:
-    """Return the first place of each alias in a text, as whole words, ignoring case.
+    """Return the first occurrence of each alias in a text, as whole words, ignoring case.
 
     Parameters
     ----------
     context : str
         The text.
     aliases : iterable of str
-        Names of the answer; white space around them does not count.
+        Names of the answer; white space around them is ignored.
 
     Returns
     -------
     tuple of Answer
-        As they stand in the text, in the order of their places, the longest first where two begin together;
-        () if none does.
+        As written in the text, in the order of their positions, the longest first where two begin together;
+        () if none occurs.
     """
     lowered = context.lower()
     answers = set()
     for alias in {alias.strip() for alias in aliases}:
-        # The plain search is many times as fast, and most of a hundred aliases don't occur.
+        # A plain search is many times faster, and most of a hundred aliases don't occur.
         if not alias or alias.lower() not in lowered:
             continue
         if match := re.search(rf"(?<!\w){re.escape(alias)}(?!\w)", context, re.IGNORECASE):

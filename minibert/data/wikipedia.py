@@ -1,4 +1,4 @@
-"""The text passages of Wikipedia, "ignoring lists, tables, and headers" (section 3.1 of the paper).
+"""Read the text passages of Wikipedia, "ignoring lists, tables, and headers" (section 3.1 of the paper).
 
 A dump is read by expat in pieces, in memory for one page; mwparserfromhell finds the markup of its articles.
 """
@@ -16,27 +16,27 @@ from minibert.base.reading import LONGEST_LINE, byte_pieces
 from minibert.base.terminal import counted
 
 LONGEST = 1 << 22  # characters of an article: twice what Wikipedia allows in bytes
-# mwparserfromhell reads to the end for each bracket that nothing closes, of which an article has up to three.
-MOST_WORK = 10_000_000  # such brackets times characters, about a second
-BREAKS = frozenset("table h1 h2 h3 h4 h5 h6".split())  # dropped, too, and end a paragraph
+# For each bracket that is never closed, mwparserfromhell reads to the end; an article has up to three.
+MOST_WORK = 10_000_000  # unclosed brackets times characters; takes about a second
+BREAKS = frozenset("table h1 h2 h3 h4 h5 h6".split())  # these tags are dropped, too, and end a paragraph
 DROPPED = BREAKS | frozenset(
     "ref references math chem ce gallery timeline score syntaxhighlight source pre ul ol dl imagemap "
     "hiero graph mapframe maplink templatestyles templatedata section inputbox categorytree style".split()
 )
-LIST = "\0"  # stands in a line that belongs to a list, or is indented
+LIST = "\0"  # marks a line that belongs to a list, or is indented
 _BRACKET = re.compile(r"</?(?:br|hr|li|wbr|d[dt]|t[rdh])\b[^<>]*>|[{}\[\]]|<!--|-->|</?[a-z]|/>", re.I)
 _OPENS = {"}": "{", "]": "[", "--": "<", "</": "<", "/>": "<"}
 _NO_ARTICLE = re.compile(
     r"\A\s*#redirect|\{\{(?:dab\b|hndis|geodis|begriffskl|homonym|desambig|[^{}|]*disambig(?!\w* needed))",
     re.I,
 )
-_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+){0,2}|simple")  # of a link to another Wikipedia
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+){0,2}|simple")  # the prefix of a link to another Wikipedia
 _LEFT = re.compile(r"\{[{|]|[|}]\}|\[\[|\]\]")  # markup that is broken
-_STYLE = re.compile(r"''+|__[A-Z]+__|\([\s,;]*\)|(?<=\()[\s,;]+")  # and what templates leave in parentheses
+_STYLE = re.compile(r"''+|__[A-Z]+__|\([\s,;]*\)|(?<=\()[\s,;]+")  # and leftovers of templates in parentheses
 
 
-def articles(file: Path, progress: Callable[[int], None] | None = None, tells: bool = False) -> Iterator[str]:
-    """Yield the passages of each article, one per line; with `tells`, warn of articles that can't be parsed.
+def articles(file: Path, progress: Callable[[int], None] | None = None, warns: bool = False) -> Iterator[str]:
+    """Yield the passages of each article, one per line; with `warns`, warn of articles that can't be parsed.
 
     Redirects, disambiguations and pages that are not in namespace 0 are none.
 
@@ -46,7 +46,7 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
         A dump in XML, which may be compressed.
     progress : callable, optional
         Hears how many bytes of the file on the disk have been read.
-    tells : bool, default False
+    warns : bool, default False
         Whether to warn.
 
     Yields
@@ -66,7 +66,7 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
         raise InputError(message) from error
     hidden = {"file", "image", "category"}  # a link with one of these before its colon
     broken = 0
-    first = ""  # of the broken ones
+    first = ""  # the first article that can't be parsed
     for page in _pages(file, hidden, progress):
         if not _is_article(page):
             continue
@@ -75,10 +75,10 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
             if len(text) > LONGEST or _unclosed(text) * len(text) > MOST_WORK:
                 raise ValueError("too long, or too many brackets that nothing closes")
             yield "\n".join(passages(parse(text, skip_style_tags=True), hidden))
-        except Exception as error:  # whatever a parser makes of one article among millions
+        except Exception as error:  # a parser may raise anything for one article among millions
             broken += 1
             first = first or f"{page.get('title', '')!r} ({error or type(error).__name__})"
-    if broken and tells:
+    if broken and warns:
         warn(f"{file}: left out {counted(broken, 'article')} that could not be parsed, first {first}.")
 
 
@@ -105,7 +105,7 @@ def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, st
         raise InputError(f"{file} is XML, but no dump of a Wikipedia; give that, or plain text.")
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        if name == "namespace" and attributes.get("key") in ("6", "14"):  # files, categories
+        if name == "namespace" and attributes.get("key") in ("6", "14"):  # files and categories
             name = "hidden"
         inside.append(name)
         parts.clear()
@@ -145,10 +145,10 @@ def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, st
 
 def _unclosed(text: str) -> int:
     """Count brackets and tags without their counterpart."""
-    waiting = [""]  # what opened; "" is none, so that there is a last one
-    lost = 0  # what closes nothing
+    waiting = [""]  # open brackets; "" at the bottom, so that there always is a last one
+    lost = 0  # closing brackets without an opening one
     for bracket in _BRACKET.findall(text):
-        if bracket[0] == "<" and bracket[-1] == ">":  # a whole <br>, which needs no end
+        if bracket[0] == "<" and bracket[-1] == ">":  # a complete <br>, which needs no end tag
             continue
         opens = _OPENS.get(bracket[:2])
         if opens is None:

@@ -1,8 +1,8 @@
-"""Count BERT's floating-point operations: those of its matrix products, a multiply-add being two.
+"""Count BERT's floating-point operations: those of its matrix products, where a multiply-add is two.
 
-Only what has to be done counts: real tokens, no padding; of the last layer the rows that a head reads;
-vocabulary scores of masked positions only. What is computed a second time for backward does not count, nor
-does anything that is not a matrix product.
+Only necessary work counts: tokens without padding; in the last layer, only the rows that a head reads;
+vocabulary scores only at masked positions. What backward computes a second time does not count, nor does
+anything that is not a matrix product.
 """
 
 import numpy as np
@@ -19,12 +19,13 @@ def attention_pairs(lengths: np.ndarray, causal: bool = False) -> int:
     lengths : (S,) whole numbers
         Tokens of each sequence.
     causal : bool
-        Whether a token sees only itself and what stands before it; by default it sees the whole sequence.
+        Whether a token attends only to itself and the tokens before it; by default it sees the whole
+        sequence.
 
     Returns
     -------
     int
-        Pairs of all sequences, in one head.
+        The number of pairs in all sequences, in one head.
     """
     lengths = np.asarray(lengths, np.int64)
     pairs = lengths * (lengths + 1) // 2 if causal else lengths * lengths
@@ -33,7 +34,7 @@ def attention_pairs(lengths: np.ndarray, causal: bool = False) -> int:
 
 # lengths rows (S,)
 def layer_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray | None = None) -> int:
-    """Count the operations of going forward through one layer.
+    """Count the operations of one layer, forward.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ def layer_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray |
     lengths : (S,) whole numbers
         Tokens of each sequence.
     rows : (S,) whole numbers or None
-        How many tokens of each sequence are read of this layer; None, the default, for all. Keys and values
-        are computed of all tokens in either case.
+        How many tokens of each sequence are read from this layer; None, the default, for all. Keys and values
+        are computed for all tokens in either case.
 
     Returns
     -------
@@ -67,7 +68,7 @@ def layer_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray |
 
 # lengths rows (S,)
 def encoder_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray | None = None) -> int:
-    """Count the operations of going forward from the embeddings through the last layer.
+    """Count the operations from the embeddings through the last layer, forward.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def encoder_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray
     lengths : (S,) whole numbers
         Tokens of each sequence.
     rows : (S,) whole numbers or None
-        How many tokens of each sequence are read of the last layer; None, the default, for all.
+        How many tokens of each sequence are read from the last layer; None, the default, for all.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def encoder_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray
 
 
 def pooler_operations(config: BertConfig, n_sequences: int) -> int:
-    """Count the operations of going forward through the pooler, one [CLS] a sequence.
+    """Count the operations of the pooler, forward, for one [CLS] in each sequence.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def pooler_operations(config: BertConfig, n_sequences: int) -> int:
 def step_operations(config: BertConfig, lengths: np.ndarray, masked: np.ndarray) -> int:
     """Count the operations of a pre-training step: forward, and twice as many backward.
 
-    Going backward, each product has one product for the gradient of either operand.
+    In the backward pass, each product becomes two: one for the gradient of each operand.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def step_operations(config: BertConfig, lengths: np.ndarray, masked: np.ndarray)
     lengths : (S,) whole numbers
         Tokens of each sequence.
     masked : (S,) whole numbers
-        How many tokens of each sequence are to be predicted.
+        How many tokens of each sequence are predicted.
 
     Returns
     -------
@@ -147,7 +148,7 @@ def task_operations(
 ) -> int:
     """Count the operations of a step of fine-tuning: forward, and twice as many backward.
 
-    Frozen layers are gone through forward only.
+    Frozen layers are computed forward only.
 
     Parameters
     ----------
@@ -158,14 +159,14 @@ def task_operations(
     rows : (S,) whole numbers or None
         How many tokens of each sequence leave the encoder; None for all.
     read : int
-        Rows that the output layer reads.
+        How many rows the output layer reads.
     outputs : int
-        Columns of the output layer.
+        How many columns the output layer has.
     pooled : bool
-        Whether the output layer stands on a pooler.
+        Whether the output layer is on top of a pooler.
     frozen : int or None
-        How many layers, from the lowest, are not trained; None and 0 count alike, as embeddings take no
-        products.
+        How many layers, from the lowest, are not trained. None and 0 are the same here, because embeddings
+        have no matrix products.
 
     Returns
     -------

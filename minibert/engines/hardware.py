@@ -12,26 +12,28 @@ from minibert.base.errors import InputError
 from minibert.base.machine import cores
 from minibert.model.ops import Ops
 
-MOST_THREADS = 4096  # that may be asked for
-LOOK_SECONDS = 0.02  # to measure whether one thread is faster in bfloat16
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
+MOST_THREADS = 4096  # the most that may be asked for
+LOOK_SECONDS = 0.02  # how long to measure whether one thread is faster in bfloat16
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # their values in malloc.h
+KEPT_BYTES = 1 << 30  # freed memory that the C library may keep at the end of the heap
+LARGEST_ON_HEAP = 1 << 25  # bytes; larger arrays get fresh pages
 
 
 def _cpp() -> Any:
-    """Import the kernels in C++; return None without them."""
+    """Import the kernels in C++; return None if they are not installed."""
     with suppress(ImportError):
         return import_module("minibert.engines.cpp.primitives")
     return None
 
 
 def instruction_sets() -> list[str]:
-    """List what MINIBERT_ISA may name, the fastest first; nothing without the kernels in C++."""
+    """List the possible values of MINIBERT_ISA, the fastest first; none without the kernels in C++."""
     cpp = _cpp()
     return cpp.available() if cpp else []
 
 
 def chosen_isa() -> str:
-    """Return the instruction set that `cpp` would use; "" without the kernels in C++."""
+    """Return the instruction set that `cpp` uses; "" without the kernels in C++."""
     sets = instruction_sets()
     if not sets:
         return ""
@@ -39,12 +41,12 @@ def chosen_isa() -> str:
 
 
 def rate_of_one_thread(isa: str, dtype: str) -> float:
-    """Measure how fast one thread multiplies and adds, from registers, with an instruction set.
+    """Measure how fast one thread multiplies and adds in registers, with an instruction set.
 
     Parameters
     ----------
     isa : str
-        One of `instruction_sets`; the kernels in C++ have to be there.
+        One of `instruction_sets`; the kernels in C++ must be installed.
     dtype : str
         "float32" or "bfloat16", the type of the operands.
 
@@ -59,19 +61,19 @@ def rate_of_one_thread(isa: str, dtype: str) -> float:
 def peak(threads: int, dtype: str = "float32", seconds: float = 0.1, ops: Any = None) -> float | None:
     """Measure this machine's peak rate of multiply-adds, each counted as two operations.
 
-    That is its processor from registers, whichever engine computes; but where JAX computes on something else,
-    all of its devices in matrix products.
+    For every engine that computes on the processor, this is its rate in registers. If JAX computes on other
+    devices, it is the rate of all of them in matrix products.
 
     Parameters
     ----------
     threads : int
-        How many multiply at once, each on a core; more than there are cores are no faster.
+        How many threads multiply at once, each on a core; more than there are cores are no faster.
     dtype : str
-        "float32" (the default), "float64" or "bfloat16", which is added up in float32. On a processor without
-        instructions for bfloat16 it is the rate of float32.
+        "float32" (the default), "float64" or "bfloat16", which is accumulated in float32. On a processor
+        without instructions for bfloat16, this is the rate of float32.
     seconds : float
-        How long to measure a processor. It takes longer where other programs are busy, whose share does not
-        lower the result.
+        How long to measure a processor. It takes longer if other programs are busy, which does not lower the
+        result.
     ops : Ops or None
         The engine that computes; only a JAX engine makes a difference.
 
@@ -102,20 +104,20 @@ def limited_threads(threads: int | None, ops: Ops | None = None) -> threadpoolct
     Parameters
     ----------
     threads : int or None
-        How many; None leaves the library at one for each core.
+        How many threads; None leaves the library at one for each core.
     ops : Ops or None
-        The engine. One with threads of its own (`cpp`, `numba`) was made with that number of threads and
+        The engine. An engine with its own threads (`cpp`, `numba`) was made with that number of threads and
         calls the matrix library from them: each call then gets one thread.
 
     Returns
     -------
     threadpoolctl.threadpool_limits
-        The limits, which are in force already; as a context manager it lifts them at the end.
+        The limits, which are already in force; as a context manager it lifts them at the end.
 
     Raises
     ------
     InputError
-        When `threads` is not a possible number of threads.
+        When `threads` is not a valid number of threads.
     """
     require_threads(threads)
     limit = None if threads is None else int(threads)
@@ -130,12 +132,12 @@ def require_threads(threads: int | None) -> None:
     Parameters
     ----------
     threads : int or None
-        A number from 1 to `MOST_THREADS`, of NumPy or of Python; None, too, is allowed.
+        A whole number of Python or NumPy from 1 to `MOST_THREADS`, or None.
 
     Raises
     ------
     InputError
-        When it is anything else, a bool for example.
+        When it is anything else, such as a bool.
     """
     if threads is None:
         return
@@ -149,15 +151,16 @@ def require_threads(threads: int | None) -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Make the C library keep the memory that NumPy frees for the next array; return whether it can (glibc).
+    """Make the C library keep memory that NumPy frees for the next array; return whether it can (glibc).
 
-    Fresh pages for the large arrays that a training step makes and drops cost a sixth of its time.
+    Otherwise fresh pages for the large arrays that a training step makes and drops take a sixth of its time.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, or another system
         return False
-    return bool(mallopt(M_TRIM_THRESHOLD, 1 << 30) and mallopt(M_MMAP_THRESHOLD, 1 << 25))
+    keeps_freed = mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+    return bool(keeps_freed and mallopt(M_MMAP_THRESHOLD, LARGEST_ON_HEAP))
 
 
 def blas_libraries() -> list[dict[str, Any]]:

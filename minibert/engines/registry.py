@@ -33,14 +33,14 @@ def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
 
 
 def _jax_devices() -> Any:
-    """Import the module that knows JAX's devices, and limit JAX to the forced device, if there is one."""
+    """Import the module of JAX's devices, and limit JAX to the forced kind of device, if there is one."""
     devices = _jax_module("devices")
     devices.use(_forced["device"])
     return devices
 
 
 def _jax_module(name: str) -> Any:
-    """Import a module that imports JAX, where JAX is recent enough."""
+    """Import a module that imports JAX, after checking that JAX is recent enough."""
     for library in ("jax", "jaxlib"):
         with suppress(metadata.PackageNotFoundError):  # the import below reports what is missing
             version = metadata.version(library)
@@ -51,7 +51,7 @@ def _jax_module(name: str) -> Any:
                 )
     try:
         return import_module(f"minibert.engines.jax.{name}")
-    except RuntimeError as error:  # as JAX complains of a jaxlib of another version
+    except RuntimeError as error:  # JAX raises it if the version of jaxlib does not match
         raise InputError(f"JAX does not start ({error}): pip install -U jax jaxlib.") from None
 
 
@@ -62,13 +62,13 @@ def _numbers(version: str) -> list[int]:
 
 
 class Engine(NamedTuple):
-    """One engine: what it is, and how it is made."""
+    """One engine: what it is, and how to make it."""
 
     about: str
-    make: Callable[..., Ops]  # called with threads, dtype and extras; ImportError where something is missing
-    lacking: str  # what to install then
-    dtypes: tuple[str, ...] = ("float32", "float64")  # in which it computes
-    extras: tuple[str, ...] = ()  # options that only some engines have
+    make: Callable[..., Ops]  # called with threads, dtype and extras; ImportError if something is missing
+    lacking: str  # what to install in that case
+    dtypes: tuple[str, ...] = ("float32", "float64")  # the types that it computes in
+    extras: tuple[str, ...] = ()  # its options that not all engines have
 
 
 TABLE = {
@@ -97,7 +97,7 @@ FASTEST_FIRST = ("cpp", "numba", "numpy")
 
 
 def create(name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any) -> Ops:
-    """Make the engine of that name; "auto" takes the fastest that is installed.
+    """Make the engine with that name; "auto" takes the fastest that is installed.
 
     Parameters
     ----------
@@ -107,11 +107,11 @@ def create(name: str = "auto", threads: int | None = None, dtype: str = "float32
         Threads of the engine itself; None, the default, for one on each core. The threads of NumPy's matrix
         library are limited separately, by `limited_threads`.
     dtype : str
-        "float32", "float64" or "bfloat16". The first two are the type of the parameters; with bfloat16 the
-        operands of matrix products and the activations have it, and parameters are float32.
+        "float32", "float64" or "bfloat16". The first two are the type of the parameters. With bfloat16, the
+        operands of matrix products and the activations have that type, and parameters are float32.
     **extras : Any
         Options of a single engine; None and False count as not given. JAX has `device` (a name of
-        `DEVICES`), `devices` (how many of them train; all when left out), `fsdp` (whether parameters and
+        `DEVICES`), `devices` (how many devices train; all by default), `fsdp` (whether parameters and
         moments are spread over them) and `recompute` (whether only the input of each layer is kept for
         backward).
 
@@ -123,8 +123,8 @@ def create(name: str = "auto", threads: int | None = None, dtype: str = "float32
     Raises
     ------
     InputError
-        When there is no such engine, it does not compute in that dtype, what it needs is not installed, it
-        has no such option, or the device that was forced does not exist.
+        When there is no such engine, it does not compute in that dtype or have that option, something that it
+        needs is not installed, or the forced device does not exist.
     """
     return choose(name, threads, dtype, **extras)[0]
 
@@ -135,7 +135,7 @@ def choose(
     dtype: str = "float32",
     **extras: Any,
 ) -> tuple[Ops, str]:
-    """Make the same engine as `create`; also return a sentence that says which it is and why.
+    """Make an engine, as `create` does; also return a sentence that says which it is and why.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def choose(
     Raises
     ------
     InputError
-        When there is no such engine, dtype or option, or no engine is installed that computes in the dtype.
+        As for `create`; also when no installed engine computes in the dtype.
 
     Examples
     --------
@@ -185,9 +185,9 @@ def choose(
 
 
 def _fastest(threads: int | None, dtype: str, able: list[str]) -> tuple[Ops, str]:
-    """Make the fastest engine of those that are `able` to compute in a dtype; say why it was chosen.
+    """Make the fastest of the engines that are `able` to compute in a dtype; say why it was chosen.
 
-    The order is fixed, except where `cpp` has no vector instructions here: a trial of a step then decides.
+    The order is fixed, except where `cpp` has no vector instructions: there, a trial of a step decides.
     """
     trial = {}
     if chosen_isa() == PORTABLE:
@@ -229,7 +229,7 @@ def choose_for(options: Any, custom: Ops | None) -> tuple[Ops, str]:
     Returns
     -------
     tuple of Ops and str
-        The engine, and a sentence about it as `choose` says it.
+        The engine, and a sentence about it, as from `choose`.
     """
     if custom is not None:
         return custom, f"{type(custom).__name__}, yours"
@@ -238,9 +238,9 @@ def choose_for(options: Any, custom: Ops | None) -> tuple[Ops, str]:
 
 @functools.cache
 def _trial(threads: int | None, dtype: str) -> dict[str, float]:
-    """Time one real step with portable kernels of `cpp`, and with NumPy's library, which may be faster.
+    """Time one real step with the portable kernels of `cpp`, and with NumPy's library, which may be faster.
 
-    Return seconds by the name of the engine; nothing in a dtype that NumPy does not have.
+    Return seconds by the name of the engine; nothing for a dtype that NumPy does not have.
     """
     if dtype not in TABLE["numpy"].dtypes:
         return {}
@@ -254,10 +254,9 @@ def _trial(threads: int | None, dtype: str) -> dict[str, float]:
 
 
 def resolve_auto(options: Any) -> Any:
-    """Decide the options that depend on this machine, before they are stored.
+    """Decide the options that depend on this machine before they are stored, so that resumed runs agree.
 
-    That is `dtype="auto"` and, where `engine="auto"` needs a trial of two engines, the faster one: a resumed
-    run then computes as before.
+    They are `dtype="auto"` and, where it needs a trial of two engines, `engine="auto"`.
 
     Parameters
     ----------
@@ -267,7 +266,7 @@ def resolve_auto(options: Any) -> Any:
     Returns
     -------
     dataclass
-        The options with these two fields decided; the same object where there was nothing to decide.
+        The options with these two fields decided; the same object if there was nothing to decide.
     """
     if options.dtype == "auto":
         options = dataclasses.replace(options, dtype=quickest_dtype(options.engine))
@@ -279,7 +278,7 @@ def resolve_auto(options: Any) -> Any:
 
 
 def _require_meant(name: str, extras: dict[str, Any]) -> None:
-    """Raise InputError when an option is given that the engine of that name does not have."""
+    """Raise InputError when an option is given that the engine does not have."""
     forced = {option: value for option, value in _forced.items() if value is not None}
     given = extras | forced
     for option, value in given.items():
@@ -293,7 +292,7 @@ def _require_meant(name: str, extras: dict[str, Any]) -> None:
 
 
 def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) -> Ops:
-    """Make an engine; raise _MissingEngine, with what to do, where something is not installed."""
+    """Make an engine; raise _MissingEngine, which says what to install, if something is missing."""
     engine = TABLE[name]
     try:
         return engine.make(threads or cores(), dtype, **extras)
@@ -317,7 +316,7 @@ def force_device(name: str | None) -> None:
     Parameters
     ----------
     name : str or None
-        One of `DEVICES`; None lets JAX choose. Whether there is one is seen when the engine is made.
+        One of `DEVICES`; None lets JAX choose. Making the engine fails if there is no such device.
     """
     _forced["device"] = name
 
@@ -328,18 +327,18 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
     Parameters
     ----------
     coordinator : str
-        HOST:PORT where process 0 listens, or "auto" where the environment of a cluster says everything.
+        HOST:PORT where process 0 listens; or "auto" if the environment of a cluster provides everything.
     processes : int or None
-        How many train together; None where the environment says so.
+        How many processes train together; None if the environment says so.
     process_id : int or None
-        The number of this one, from 0; None where the environment says so.
+        The index of this process, from 0; None if the environment says so.
 
     Raises
     ------
     InputError
         When JAX is not installed, or the address can't be used.
     RunError
-        When the other processes do not come.
+        When the other processes do not join.
     """
     try:
         _jax_module("cluster").join(coordinator, processes, process_id)
@@ -350,13 +349,13 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 @contextmanager
 def abort_peers_on_error() -> Iterator[None]:
-    """Stop the other processes too if this block, in which all compute together, fails in this one.
+    """Stop the other processes too if this block, in which all of them compute together, fails in this one.
 
     Yields
     ------
     None
-        To the block. An error passes through; `Stopped`, which all processes raise at the same time, is not
-        told to the others.
+        Control to the block. An error passes through. The others are not told about `Stopped`, which all
+        processes raise at the same time.
     """
     try:
         yield
@@ -369,15 +368,15 @@ def abort_peers_on_error() -> Iterator[None]:
 
 
 def quickest_dtype(name: str = "auto") -> str:
-    """Choose "bfloat16" for an engine where the hardware multiplies it faster, else "float32".
+    """Choose "bfloat16" for an engine if the hardware multiplies faster in it, else "float32".
 
-    Processors are measured: some have the instruction and need twice the time for it.
+    Processors are measured: some have the instruction, but take twice as long for it.
 
     Parameters
     ----------
     name : str
-        "auto" (the default) or one of `ENGINES`. Only `cpp`, which "auto" stands for here, and `jax`
-        compute in bfloat16.
+        "auto" (the default), which means `cpp` here, or one of `ENGINES`. Only `cpp` and `jax` compute in
+        bfloat16.
 
     Returns
     -------
@@ -392,7 +391,7 @@ def quickest_dtype(name: str = "auto") -> str:
     if name == "jax":
         try:
             platform = _jax_devices().platform()
-        except ImportError:  # of which `choose` complains
+        except ImportError:  # `choose` reports it later
             return "float32"
         return "float32" if platform == "cpu" else "bfloat16"
     isa = ""

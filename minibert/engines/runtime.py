@@ -1,8 +1,8 @@
 """Runtimes: how an engine runs functions and lays out batches, and the processes that train together.
 
-On a host there is next to nothing to it: functions are called, batches are what they are, and one process is
-alone. An engine that compiles, that wants other shapes, or that spreads a batch over many devices carries a
-`runtime` of its own (`engines/jax/runtime.py`).
+On a host this is trivial: functions are called directly, batches keep their layout, and there is one process.
+An engine that compiles, needs other shapes, or spreads a batch over many devices has its own `runtime`
+(`engines/jax/runtime.py`).
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ import numpy as np
 
 
 class Runtime:
-    """A process alone, on arrays in its memory."""
+    """A single process that computes on arrays in its memory."""
 
-    rank = 0  # number of this process, from 0
+    rank = 0  # the index of this process, from 0
     world_size = 1  # how many processes train together
 
     @property
     def is_main_process(self) -> bool:
-        """Return whether this process is the one that writes."""
+        """Return whether this is the process that writes files."""
         return self.rank == 0
 
     def any_rank(self, flag: bool) -> bool:
-        """Return whether a flag is set in any of the processes, all of which have to ask.
+        """Return whether a flag is set in any of the processes, all of which must call this.
 
         Parameters
         ----------
@@ -43,24 +43,24 @@ class Runtime:
         Parameters
         ----------
         where : str
-            The name of the place, the same in all of them.
+            The name of this point, the same in all processes.
         alike : dict or None
-            Values that have to be the same in all processes, of types that JSON has. Where they are not, an
-            engine of several processes raises InputError.
+            Values of JSON types that must be the same in all processes. If they are not, an engine with
+            several processes raises InputError.
         """
 
     def prepare(self, batch: Any) -> Any:
-        """Lay a batch out as the engine computes it.
+        """Convert a batch to the layout in which the engine computes.
 
         Parameters
         ----------
         batch : Batch
-            As it was packed: flat tokens.
+            The batch as it was packed, with flat tokens.
 
         Returns
         -------
         Any
-            What operations take in its place; here the batch itself.
+            The batch that operations take; here the argument itself.
         """
         return batch
 
@@ -70,12 +70,12 @@ class Runtime:
         Parameters
         ----------
         values : array
-            A row for each token, sequence or whatever `per` names, in the engine's layout.
+            A row for each token, sequence or other item, according to `per`, in the engine's layout.
         batch : Batch
-            As it was packed, before `prepare`.
+            The batch as it was packed, before `prepare`.
         per : str
-            What has a row: "tokens", "sequences", "examples", "masked" (positions) or "labels" (rows with a
-            tag).
+            What the rows stand for: "tokens", "sequences", "examples", "masked" (positions) or "labels" (rows
+            with a tag).
 
         Returns
         -------
@@ -100,7 +100,7 @@ class Runtime:
         return tree
 
     def call(self, ops: Any, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
-        """Call a function, compiled first where the engine compiles.
+        """Call a function, which an engine that compiles compiles first.
 
         Parameters
         ----------
@@ -109,14 +109,14 @@ class Runtime:
         function : callable
             Called as `function(ops, *static, *arrays)`.
         static : tuple
-            Hashable values; an engine that compiles does so for each of them and for all shapes of arrays.
+            Hashable values; an engine that compiles does so for each combination of them and of array shapes.
         *arrays : Any
             Arrays, or trees of them.
 
         Returns
         -------
         Any
-            What the function returns.
+            The result of the function.
         """
         return function(ops, *static, *arrays)
 
@@ -125,16 +125,16 @@ HOST = Runtime()
 
 
 def runtime_of(ops: Any) -> Any:
-    """Return the runtime that an engine carries, or the host's.
+    """Return the runtime of an engine, or the host's.
 
     Parameters
     ----------
     ops : Ops
-        The engine; one with a runtime has it as its attribute `runtime`.
+        The engine, which may have a runtime as its attribute `runtime`.
 
     Returns
     -------
     Runtime
-        `HOST` for an engine without one.
+        That attribute; `HOST` for an engine without one.
     """
     return getattr(ops, "runtime", HOST)

@@ -1,9 +1,9 @@
 """Measure where the time of a run goes: by operation, with the arithmetic and the bytes of each.
 
-`watch` lays itself around the public operations of an engine, and around the kernels under them where there
-are any, and takes itself off again; an engine that is not watched pays nothing. Time is exclusive: what runs
-inside an operation is counted there and nowhere else. Operations and bytes come from the shapes and dtypes of
-the arrays alone. The first steps are kept call by call, as a timeline for a viewer of traces.
+`watch` wraps the public operations of an engine, and the kernels under them where there are any, and unwraps
+them afterwards; an engine that is not watched pays nothing. Time is exclusive: each second is counted once,
+in the innermost operation. Operations and bytes come from the shapes and dtypes of the arrays alone. The
+first steps are kept call by call, as a timeline for a trace viewer.
 """
 
 import inspect
@@ -24,12 +24,13 @@ from minibert.core.optim import KINDS
 from minibert.engines.flops import attention_pairs
 
 FORWARD, BACKWARD, UPDATE, OTHER = "forward", "backward", "update", "other"
-OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
-# Nothing is computed in these themselves; a cast belongs to whoever changes precision.
+# Backward when called by themselves; inside another operation they take its direction.
+OF_BACKWARD = ("accumulate", "scatter_add")
+# Not watched: the first two only call other operations, and a cast counts for the operation that needs it.
 GLUE = ("layers", "layers_backward", "cast")
 OUTSIDE, ITSELF = "outside (data, files, Python)", "this trace itself"
-SMALL = 0.005  # share of the time under which rows are shown together
-SUMMED = ("calls", "seconds", "operations", "moved", "share")
+SMALL = 0.005  # rows with less than this share of the time are shown as one
+SUMMED = ("calls", "seconds", "operations", "moved", "share")  # fields of that one row
 STEPS_SHOWN = 5  # on the timeline
 
 Arguments = dict[str, Any]
@@ -41,9 +42,10 @@ def _product(a: str, b: str) -> Callable[[Arguments], int]:
 
 
 def _attention(products: int) -> Callable[[Arguments], int]:
-    """Make a function that counts so many products of queries with keys, of the real lengths.
+    """Make a function that counts the operations of attention, without padding.
 
-    There are two of them forward and four backward.
+    `products` is the number of matrix products as large as that of queries with keys: two forward and four
+    backward.
     """
 
     def count(arguments: Arguments) -> int:
@@ -51,7 +53,8 @@ def _attention(products: int) -> Callable[[Arguments], int]:
         _, A, D = arguments["q"].shape
         pairs = attention_pairs(lengths, arguments.get("causal", False))
         queries_begin = arguments.get("queries")
-        if queries_begin is not None:  # some tokens only have queries; each of them sees its whole sequence
+        if queries_begin is not None:
+            # Only some of the tokens have queries; each of them sees its whole sequence.
             queries = np.diff(queries_begin)
             pairs = int((lengths.astype(np.int64) * queries).sum())
         return products * 2 * pairs * A * D
@@ -59,9 +62,9 @@ def _attention(products: int) -> Callable[[Arguments], int]:
     return count
 
 
-# What multiplies matrices, by the names of its arguments; the sum over a step is `flops.step_operations`, to
-# which Muon's own products do not belong. A backward that is given no more than dy and `saved` takes twice
-# what its forward took.
+# How to count the operations that multiply matrices, from their arguments by name. The sum over a step is
+# `flops.step_operations`, which leaves out Muon's own products. A backward that is given only dy and `saved`
+# takes twice the operations of its forward.
 OPERATIONS: dict[str, Callable[[Arguments], int]] = {
     "linear": _product("x", "weight"),
     "gemm": _product("a", "b"),
@@ -73,7 +76,7 @@ OPERATIONS: dict[str, Callable[[Arguments], int]] = {
     "attention_probabilities": _attention(1),
 }
 
-# What kernels read and write in one place: every other argument is one or the other.
+# Arguments that a kernel both reads and writes: every other argument is only read or only written.
 UPDATED = {
     "accumulate": ("total",),
     "scale_rows": ("x",),
@@ -81,9 +84,10 @@ UPDATED = {
     "linear_gelu_backward": ("u",),
     "orthogonalise": ("x",),
 }
-ADDED_TO = {"gemm": "out", "column_sums": "sums"}  # where the argument `add` says so
+ADDED_TO = {"gemm": "out", "column_sums": "sums"}  # read as well if the argument `add` is true
 
-# Tables of which some rows are read, with the argument that says which; `scatter_add` reads and writes rows.
+# Tables of which only some rows are read, and the argument that holds the indices of those rows;
+# `scatter_add` reads and writes them.
 TABLES = {
     "embedding": {"table": "ids"},
     "take_rows": {"x": "rows"},
@@ -95,13 +99,13 @@ TABLES = {
 
 @dataclass
 class Row:
-    """One operation in one direction, all its calls together."""
+    """All calls of one operation in one direction, added up."""
 
     op: str
-    direction: str = ""  # forward, backward or update, or "" for what is none of these
+    direction: str = ""  # forward, backward or update, or "" for none of these
     calls: int = 0
-    seconds: float = 0.0  # in it, without those of other operations that it called
-    operations: int = 0  # floating-point operations of matrix products, the useful ones
+    seconds: float = 0.0  # exclusive: without the operations that it called
+    operations: int = 0  # floating-point operations of matrix products, without padding
     moved: int = 0  # bytes read and written, every array once
     share: float = 0.0  # of the time that was watched
 
@@ -117,8 +121,8 @@ class _Frame:
 
     key: tuple[str, str]
     inside: float = 0.0  # seconds in operations that it called, and in tracing them
-    leaf: bool = True  # whether it called none
-    closed: bool = False  # whether what it calls counts as its own
+    leaf: bool = True  # whether it has called no other operation
+    absorbs_callees: bool = False  # whether the operations that it calls count as part of it
 
 
 class Trace:
@@ -126,7 +130,7 @@ class Trace:
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], Row] = {}  # by operation and direction
-        self._running: list[_Frame] = []  # the innermost last
+        self._running: list[_Frame] = []  # the call stack, innermost operation last
         self._events: list[dict[str, Any]] = []
         self._step_began: float | None = None
         self.steps_shown = 0  # on the timeline
@@ -137,7 +141,7 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """Return how long the engine was watched, until now if it still is."""
+        """Return how long the engine was watched, or has been watched so far."""
         return (self._ended or perf_counter()) - self._began
 
     def as_one(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,7 +162,7 @@ class Trace:
         return lambda *args, **kwargs: self._timed((op, ""), partial(function, *args, **kwargs), None)
 
     def rows(self) -> list[Row]:
-        """List the slowest operations first; the last two rows are this trace and all other time."""
+        """List operations, the slowest first; the last two rows are this trace and all other time."""
         total = self.seconds
         rows = sorted(self._sums.values(), key=lambda row: -row.seconds)
         inside = sum(row.seconds for row in rows)
@@ -173,13 +177,12 @@ class Trace:
         Parameters
         ----------
         peak : float or None
-            What the machine reaches at most, in GFLOP/s; each row's share of it has a column where it is
-            given.
+            The peak rate of the machine in GFLOP/s; if given, a column shows the share that each row reaches.
 
         Returns
         -------
         str
-            Lines of aligned columns. Rows under `SMALL` of the time are added up in one.
+            Lines of aligned columns. Rows with a share under `SMALL` are added up in one.
         """
         rows = self.rows()
         shown = [row for row in rows if row.calls == 0 or row.share >= SMALL]
@@ -187,27 +190,27 @@ class Trace:
         if small:
             sums = {name: sum(getattr(row, name) for row in small) for name in SUMMED}
             others = Row(f"{len(small)} others, each under {SMALL:.1%}", **sums)
-            shown.insert(
-                len(shown) - 2, others
-            )  # the last two are what is not an operation: `OUTSIDE`, `ITSELF`
+            # Before the last two, which are not operations: `ITSELF` and `OUTSIDE`.
+            shown.insert(len(shown) - 2, others)
         operations = sum(row.operations for row in rows)
         shown.append(Row("all", seconds=self.seconds, operations=operations, share=1.0))
         lines = [["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]]
         lines += [_cells(row, peak) for row in shown]
-        if peak is None:  # then there is no column "of peak"
-            at = lines[0].index("of peak")
-            lines = [line[:at] + line[at + 1 :] for line in lines]
+        if peak is None:
+            column = lines[0].index("of peak")
+            for line in lines:
+                del line[column]
         return "\n".join(aligned(lines, left=2))
 
     def save(self, path: str | Path, **facts: Any) -> None:
-        """Write the rows as JSON, with whatever else is to stand beside them.
+        """Write the rows as JSON, together with any other facts.
 
         Parameters
         ----------
         path : str or Path
             The file, which is replaced if it exists.
         **facts : Any
-            Values of types that JSON has, by their keys at the top of the file.
+            Values of JSON types, stored under these names at the top level of the file.
         """
         rows = []
         for row in self.rows():
@@ -230,14 +233,17 @@ class Trace:
     def save_events(self, path: str | Path) -> None:
         """Write the calls of the first steps as Chrome trace events, for Perfetto and chrome://tracing.
 
-        It is the JSON array of complete events of the Trace Event Format: microseconds since the watch began.
+        The file is a JSON array of complete events in the Trace Event Format; times are in microseconds since
+        the watch began.
 
         Parameters
         ----------
         path : str or Path
             The file, which is replaced if it exists.
         """
-        latest_first = reversed(self._events)  # the caller first, where both begin and end at once
+        # A caller is recorded after what it called. Sorting is stable, so reversing puts the caller first
+        # where both begin and end at the same time.
+        latest_first = reversed(self._events)
         events = sorted(latest_first, key=lambda event: (event["ts"], -event["dur"]))
         atomic_json(path, events, indent=None)
 
@@ -249,34 +255,43 @@ class Trace:
         kernel: bool,
         saves: bool,
     ) -> Callable[..., Any]:
-        """Watch an operation; a kernel writes into its arguments, and what `saves` returns (y, saved)."""
+        """Wrap an operation so that its calls are recorded.
+
+        `names` are those of its parameters. A `kernel` writes into its arguments; an operation that `saves`
+        returns (y, saved).
+        """
 
         def work(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> tuple[int, int]:
             given = dict(zip(names, args, strict=False)) | kwargs
             try:
                 operations = self._operations(name, given, result)
                 return operations, _moved(name, given, result, kernel, saves)
-            except KeyError:  # an argument goes by another name: a number less, but the run continues
+            except KeyError:
+                # An argument has a name that the tables above do not list: the run goes on without counts.
                 return 0, 0
 
         @wraps(function)
-        def seen(*args: Any, **kwargs: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
             call = partial(function, *args, **kwargs)
             return self._timed(self._key(name), call, partial(work, args, kwargs))
 
-        return seen
+        return watched
 
     def _timed(self, key: tuple[str, str], call: Callable[[], Any], work: Callable[..., Any] | None) -> Any:
-        """Call a function, and add what it took to the row of `key`.
+        """Call a function, and add the time that it took to the row of `key`.
 
-        Without `work`, which counts operations and bytes from the result, what the function calls counts as
-        its own.
+        `work` counts operations and bytes from the result. If it is None, the function absorbs the operations
+        that it calls: they get no rows of their own.
         """
-        came = perf_counter()
+        # The time of one call, and who is charged for it:
+        #     entered | prepare | began | call() | ended | count, record | leaving
+        # The row gets began to ended, less `frame.inside`, which is the time of nested operations.
+        # `_itself` gets the two other stretches; `caller.inside` gets all three.
+        entered = perf_counter()
         caller = self._running[-1] if self._running else None
-        if caller and caller.closed:
+        if caller and caller.absorbs_callees:
             return call()
-        frame = _Frame(key, closed=work is None)
+        frame = _Frame(key, absorbs_callees=work is None)
         self._running.append(frame)
         row = self._sums[key] = self._sums.get(key) or Row(*key)
         began = perf_counter()
@@ -286,10 +301,11 @@ class Trace:
             ended = perf_counter()
             self._running.pop()
             row.seconds += ended - began - frame.inside
-            row.calls += caller is None or caller.key != key  # a kernel in the operation of the same name
+            # A kernel inside the operation of the same name is not a second call.
+            row.calls += caller is None or caller.key != key
             if caller:
                 caller.leaf = False
-                caller.inside += ended - came
+                caller.inside += ended - entered
         facts: dict[str, int] = {}
         if frame.leaf and work:
             operations, moved = work(result)
@@ -300,14 +316,14 @@ class Trace:
             self._note(key[0], key[1] or OTHER, began, ended, facts)
             if caller is None and key[1]:
                 self._note_step(key[0], began, ended)
-        left = perf_counter()
-        self._itself += (began - came) + (left - ended)
+        leaving = perf_counter()
+        self._itself += (began - entered) + (leaving - ended)
         if caller:
-            caller.inside += left - ended
+            caller.inside += leaving - ended
         return result
 
     def _note(self, name: str, category: str, began: float, ended: float, facts: dict[str, int]) -> None:
-        """Put a call, or a step, on the timeline, in whole nanoseconds: what is nested stays nested."""
+        """Put a call, or a step, on the timeline, rounded to nanoseconds in a way that keeps calls nested."""
         begin = round(1e9 * (began - self._began))
         end = round(1e9 * (ended - self._began))
         self._events.append(
@@ -333,7 +349,7 @@ class Trace:
             self._step_began = None
 
     def _key(self, name: str) -> tuple[str, str]:
-        """Return name and direction of the row that a call belongs to."""
+        """Return the name and direction of the row that a call belongs to."""
         if name in KINDS or name == "global_norm":
             return name, UPDATE
         if name.endswith("_backward"):
@@ -345,7 +361,7 @@ class Trace:
         return name, BACKWARD if name in OF_BACKWARD else FORWARD
 
     def _operations(self, name: str, given: Arguments, result: Any) -> int:
-        """Count the floating-point operations of a call in which no other was seen."""
+        """Count the floating-point operations of a call that called no other operation."""
         if "saved" in given:
             if name.removesuffix("_backward") not in OPERATIONS:
                 return 0
@@ -360,17 +376,17 @@ class Trace:
 
 @contextmanager
 def watch(ops: Any) -> Iterator[Trace]:
-    """Watch an engine's operations on one thread until the end of the block. No result changes by a bit.
+    """Watch an engine's operations on one thread until the end of the block; no result changes by a bit.
 
     Parameters
     ----------
     ops : Ops
-        The engine; its operations are those of any engine, kernels are what C++ has under them.
+        The engine. Its operations are watched, and the kernels that the engine in C++ calls for them.
 
     Yields
     ------
     Trace
-        What is being seen, and after the block what was.
+        The record so far; after the block, the finished record.
 
     Examples
     --------
@@ -407,7 +423,7 @@ def watch(ops: Any) -> Iterator[Trace]:
 
 
 def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) -> int:
-    """Count the bytes of all arrays that go into a call and come out; of tables the rows asked for."""
+    """Count the bytes of all arrays that a call reads and writes; of a table, only the rows that it uses."""
     tables = TABLES.get(name, {})
     total = 0
     for argument, value in given.items():
@@ -421,16 +437,17 @@ def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) 
         total += taken
     if kernel:
         return total + sum(given[argument].nbytes for argument in _written_too(name, given))
-    if name == "scatter_add":  # in place
+    if name == "scatter_add":  # it writes in place, so the result is an argument already counted
         return total
     y, saved = result if saves else (result, ())
-    known = {id(array) for array in _arrays((y, *given.values()))}
     total += sum(array.nbytes for array in _arrays(y))
-    return total + sum(array.nbytes for array in _arrays(saved) if id(array) not in known)
+    counted = {id(array) for array in _arrays((y, *given.values()))}
+    only_saved = [array for array in _arrays(saved) if id(array) not in counted]
+    return total + sum(array.nbytes for array in only_saved)
 
 
 def _written_too(name: str, given: Arguments) -> list[str]:
-    """List the arguments that a kernel reads and writes in one place."""
+    """List the arguments that a kernel both reads and writes."""
     arguments = list(("params", "m", "v") if name in KINDS else UPDATED.get(name, ()))
     if given.get("add") and name in ADDED_TO:
         arguments.append(ADDED_TO[name])
@@ -447,7 +464,7 @@ def _arrays(value: Any) -> Iterator[Any]:
 
 
 def _cells(row: Row, peak: float | None) -> list[str]:
-    """Write a line of the table; a cell is empty where there is nothing to say."""
+    """Format a row as a line of the table; a cell without a value is empty."""
     gflops, gigabytes = row.rates()
     counts_products = bool(row.operations)
     return [

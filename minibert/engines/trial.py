@@ -10,11 +10,11 @@ from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
 from minibert.model.params import initialise
 
-TRIES = 3  # the fastest counts: other programs only make a step slower
+TRIES = 3  # the fastest one counts, because other programs can only make a step slower
 
 
 def seconds_per_step(ops: Any, dtype: str) -> float:
-    """Time forward and backward of two layers of 256 on 8 sequences of 64 tokens, after one to warm up.
+    """Time forward and backward of two layers of size 256 on 8 sequences of 64 tokens, after a warm-up step.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def seconds_per_step(ops: Any, dtype: str) -> float:
     Returns
     -------
     float
-        Seconds of the fastest of `TRIES` steps.
+        The seconds that the fastest of `TRIES` steps took.
     """
     config = BertConfig.from_size("tiny", vocab_size=1024, hidden_size=256, intermediate_size=1024)
     params = initialise(config, seed=0).astype(dtype)

@@ -1,6 +1,7 @@
 """Compute the strongest trivial baseline of a task, to compare models with.
 
-Of a few rules the one that is best on dev by what is judged is taken, which favours it, and is meant to.
+A few rules are tried, and the one that scores best on the very examples that are judged is taken. That
+favours the baseline, on purpose.
 """
 
 import math
@@ -16,8 +17,8 @@ from minibert.tasks.bag_of_words import WORD, NaiveBayes, features_of, words_of
 from minibert.tasks.metrics.entities import OUTSIDE, chunks
 from minibert.tasks.task import Examples, Labels, Predictions, Task
 
-COMMON = 100  # most frequent words, of which no answer is made
-Named = Iterator[tuple[str, Predictions]]
+COMMON = 100  # how many of the most frequent words never form an answer
+Named = Iterator[tuple[str, Predictions]]  # the name of a rule, and what it predicts for dev
 
 
 def strongest(task: Task, train: Examples, dev: Examples, labels: Labels) -> tuple[str, Predictions]:
@@ -26,19 +27,20 @@ def strongest(task: Task, train: Examples, dev: Examples, labels: Labels) -> tup
     Parameters
     ----------
     task : Task
-        Its kind says which rules are tried.
+        Its kind determines which rules are tried.
     train : sequence
-        Labelled examples, from which the rules are made.
+        Labelled examples to derive the rules from.
     dev : sequence
-        Labelled examples, to choose a rule by; not empty.
+        Labelled examples to choose a rule by; not empty.
     labels : tuple of str
         The classes, for a task that has them.
 
     Returns
     -------
     name : str
+        Name of the rule.
     predictions : sequence
-        Of each example of `dev`.
+        One prediction for each example of `dev`.
     """
     makers = {
         "classify": _classes,
@@ -58,7 +60,7 @@ def strongest(task: Task, train: Examples, dev: Examples, labels: Labels) -> tup
 
 
 def _cosine(first: str, second: str) -> float:
-    """Return the cosine of the counts of two texts' words; 0.0 where one has none."""
+    """Return the cosine similarity of the word counts of two texts; 0.0 if either has no words."""
     a = Counter(words_of(first))
     b = Counter(words_of(second))
     squares_of_a = sum(n * n for n in a.values())
@@ -71,21 +73,21 @@ def _cosine(first: str, second: str) -> float:
 
 
 def _classes(train: Examples, dev: Examples, labels: Labels) -> Named:
-    """Yield each class as the answer to everything, and naive Bayes of three kinds of features."""
+    """Yield each class as a constant answer, and naive Bayes on three kinds of features."""
     for label in labels:
         yield f"always {label}", [{"label": label}] * len(dev)
     classes = [labels.index(example.label) for example in train]
     kinds = ("shared words", "words", "words and word pairs")
     for longest, what in enumerate(kinds):
-        known = [features_of(example, longest) for example in train]
-        asked = [features_of(example, longest) for example in dev]
-        bayes = NaiveBayes(known, classes, len(labels))
-        best = bayes.log_probabilities(asked).argmax(axis=1)
+        train_features = [features_of(example, longest) for example in train]
+        dev_features = [features_of(example, longest) for example in dev]
+        bayes = NaiveBayes(train_features, classes, len(labels))
+        best = bayes.log_probabilities(dev_features).argmax(axis=1)
         yield f"naive Bayes of {what}", [{"label": labels[k]} for k in best]
 
 
 def _numbers(train: Examples, dev: Examples, labels: Labels) -> Named:
-    """Yield the mean, and for pairs the cosine of their words on the scale of train's numbers."""
+    """Yield the mean and, for pairs, the cosine of their words rescaled to the range of train's numbers."""
     values = [float(example.label) for example in train]
     yield "mean of train", [{"value": float(np.mean(values))}] * len(dev)
     if dev[0].second is not None:
@@ -99,7 +101,7 @@ def _numbers(train: Examples, dev: Examples, labels: Labels) -> Named:
 
 
 def _choices(train: Examples, dev: Examples, labels: Labels) -> Named:
-    """Yield each place among the endings, and the ending with most words of the context."""
+    """Yield each position among the endings, and the ending whose words are most similar to the context's."""
     for k in range(len(dev[0].endings)):
         yield f"always number {k + 1}", [{"choice": k}] * len(dev)
     choices = []
@@ -110,10 +112,10 @@ def _choices(train: Examples, dev: Examples, labels: Labels) -> Named:
 
 
 def _tags(train: Examples, dev: Examples, labels: Labels) -> Named:
-    """Yield the usual tag of each word, and the entities of train wherever they stand."""
+    """Yield the most frequent tag of each word, and the entities of train wherever they occur."""
     tags = Counter[str]()
-    words: dict[Any, Counter[str]] = defaultdict(Counter)  # tags of each
-    phrases: dict[Any, Counter[str]] = defaultdict(Counter)  # types of each
+    words: dict[Any, Counter[str]] = defaultdict(Counter)  # a word -> its tags
+    phrases: dict[Any, Counter[str]] = defaultdict(Counter)  # an entity's words -> its types
     for example in train:
         tags.update(example.tags)
         for word, tag in zip(example.words, example.tags, strict=True):
@@ -133,12 +135,12 @@ def _tags(train: Examples, dev: Examples, labels: Labels) -> Named:
 
 
 def _most_frequent(counts: Counter[str]) -> str:
-    """Return the most frequent item, of several the first."""
+    """Return the most frequent item; the first of several."""
     return counts.most_common(1)[0][0]
 
 
 def _entities(words: tuple[str, ...], kinds: dict[Any, str]) -> list[str]:
-    """Tag the entities of train, left to right, longest first: the baseline of CoNLL-2003's shared task."""
+    """Tag entities seen in train, longest match first: the baseline of the CoNLL-2003 shared task."""
     tags = [OUTSIDE] * len(words)
     longest = max(map(len, kinds), default=0)
     begin = 0
@@ -155,7 +157,7 @@ def _entities(words: tuple[str, ...], kinds: dict[Any, str]) -> list[str]:
 
 
 def _spans(train: Examples, dev: Examples, labels: Labels) -> Named:
-    """Yield the empty answer, and what stands near the words of the question in the context."""
+    """Yield the empty answer, and words of the context that are near those of the question."""
     yield "no answer", [{"id": example.id, "text": ""} for example in dev]
     counts = Counter[str]()
     for example in train:
@@ -170,32 +172,33 @@ def _spans(train: Examples, dev: Examples, labels: Labels) -> Named:
 
 
 def _nearest(question: str, context: str, common: dict[str, int], names: bool) -> str:
-    """Choose words in a row, of those neither common nor in the question, near to the question's.
+    """Choose the run of candidate words of the context that is nearest to the words of the question.
 
-    A word of the question counts log(1 + 1/n) where the context has it n times, as in the sliding window of
-    Richardson et al. (2013), by the root of its distance. With `names` those with capitals or digits only.
+    A candidate is neither common nor in the question and, with `names`, has a capital or a digit. A word of
+    the question that occurs n times in the context has the weight log(1 + 1/n), as in the sliding window of
+    Richardson et al. (2013), here divided by the square root of its distance.
     """
-    places = list(WORD.finditer(context))
-    words = [place[0].lower() for place in places]
-    asked = {word for word in words_of(question) if word.isalnum()}
+    matches = list(WORD.finditer(context))
+    words = [match[0].lower() for match in matches]
+    question_words = {word for word in words_of(question) if word.isalnum()}
     counts = Counter(words)
-    weights = np.array([math.log1p(1 / counts[word]) if word in asked else 0.0 for word in words])
+    weights = np.array([math.log1p(1 / counts[word]) if word in question_words else 0.0 for word in words])
 
     def may_answer(word: str, as_written: str) -> bool:
-        if not word.isalnum() or word in asked or word in common:
+        if not word.isalnum() or word in question_words or word in common:
             return False
         return not (names and as_written.islower())
 
-    fit = [may_answer(word, place[0]) for word, place in zip(words, places, strict=True)]
-    numbers = np.arange(len(words))
+    candidates = [may_answer(word, match[0]) for word, match in zip(words, matches, strict=True)]
+    positions = np.arange(len(words))
     best, text = -1.0, ""
     begin = 0
-    for fits, row in groupby(fit):
-        end = begin + len(list(row))
-        distances = np.maximum(1, np.maximum(begin - numbers, numbers - end + 1))
+    for is_candidate, run in groupby(candidates):
+        end = begin + len(list(run))
+        distances = np.maximum(1, np.maximum(begin - positions, positions - end + 1))
         score = (weights / np.sqrt(distances)).sum()
-        if fits and score > best:
+        if is_candidate and score > best:
             best = score
-            text = context[places[begin].start() : places[end - 1].end()]
+            text = context[matches[begin].start() : matches[end - 1].end()]
         begin = end
     return text

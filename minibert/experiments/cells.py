@@ -1,6 +1,7 @@
 """The cells of an experiment: pre-trainings, fine-tunings and baselines, each with its result.
 
-A `Plan` lists the cells of some tables, each once and what others need first; `Cell.run` returns the result.
+A `Plan` lists the cells of some tables, each once, with a cell before those that need it; `Cell.run` computes
+the result.
 """
 
 import shutil
@@ -31,12 +32,13 @@ from minibert.experiments.baselines import strongest
 from minibert.experiments.outcomes import measured
 from minibert.experiments.scales import COLUMNS, MADE, Scale, Source, find_source
 from minibert.experiments.tables import BERT, MODELS, SHARES, UNTRAINED, Column, Row, Table
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.frozen.activations import layers_of
 from minibert.finetuning.models import open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import read_examples, subset
 from minibert.finetuning.run import finetune, predict
+from minibert.finetuning.splitting import subset
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model.params import initialise
 from minibert.pretraining.options import PretrainOptions
@@ -45,12 +47,13 @@ from minibert.pretraining.run import pretrain
 from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE
 
-TEXT = "text"  # the folder of vocabulary and shards, which all pre-trainings share
-ASKED = "vocabulary.json"  # says for how many pieces the vocabulary was learnt; of little text it has fewer
+TEXT = "text"  # folder of the vocabulary and shards, which all pre-trainings share
+ASKED = "vocabulary.json"  # the vocabulary size that was asked for; little text may yield fewer pieces
 WITH_TEST = ("ner-sentences",)  # sources whose test files have labels
-SUBMISSION = "submission"  # the folder of answers for GLUE's server
-TEST_SETS = {"mnli": ("mnli", "mnli-mm", "ax")}  # test sets of the task, where these are several
-CHECKPOINTS = (BERT, "ltr")  # models that are measured on the way
+SUBMISSION = "submission"  # folder of answers for GLUE's server
+TEST_SETS = {"mnli": ("mnli", "mnli-mm", "ax")}  # test sets of tasks that have several
+CHECKPOINTS = (BERT, "ltr")  # models whose checkpoints Figure 5 measures
+USUAL_LENGTH = 128  # tokens of an example to estimate the work with, if the options don't limit it
 Result = dict[str, Any]
 
 
@@ -59,30 +62,30 @@ class Cell(NamedTuple):
 
     name: str
     kind: str  # "pre-training", "fine-tuning" or "baseline"
-    settings: Callable[[], Mapping[str, Any]]  # what the result is a function of, once there is a text
+    settings: Callable[[], Mapping[str, Any]]  # all that determines the result; call after `prepare_text`
     work: float  # floating-point operations, roughly
-    run: Callable[[bool], Result]  # shows its progress if asked to
-    needs: str = ""  # the cell that goes before
+    run: Callable[[bool], Result]  # True: show progress
+    needs: str = ""  # name of the cell that has to be run first
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The things that all cells of an experiment share."""
+    """The settings that all cells of an experiment share."""
 
     out: Path
     scale: Scale
-    data: Path | None = None  # the folder of all tasks' files
-    text: tuple[str, ...] = ()  # the corpus; none: the books in the package
-    model: str | None = None  # a trained BERT in place of the one that would be pre-trained
+    data: Path | None = None  # folder with the files of all tasks
+    text: tuple[str, ...] = ()  # files of the corpus; empty: the books in the package
+    model: str | None = None  # a trained BERT, instead of pre-training one
     _sources: dict[str, Source | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def prepare_text(self, show: bool = True) -> None:
-        """Learn the vocabulary and write the shards, if they are not there already.
+        """Learn the vocabulary and write the shards, unless they exist already.
 
         Parameters
         ----------
         show : bool, default True
-            Show a bar of progress.
+            Show a progress bar.
 
         Raises
         ------
@@ -92,24 +95,24 @@ class Plan:
         files = find_files(self.text or embedded_corpus())
         layout = "auto" if self.text else "sentences"
         size = self.scale.pretraining["vocab_size"]
-        asked = self.out / ASKED
-        there = self.out / TEXT
-        if (there / VOCABULARY_FILE).exists():
-            tokenizer = vocabulary_of(there)
+        size_file = self.out / ASKED
+        folder = self.out / TEXT
+        if (folder / VOCABULARY_FILE).exists():
+            tokenizer = vocabulary_of(folder)
         else:
-            atomic_json(asked, {"vocab_size": size})
+            atomic_json(size_file, {"vocab_size": size})
             tokenizer = learn_vocabulary(self.text, size, show=show)
-        learnt: Any = tokenizer.vocab_size
-        if asked.exists():
-            learnt = read_json(asked).get("vocab_size")
-        if learnt != size:
-            what = f"was learnt for {learnt} pieces, and the scale {self.scale.name} asks for {size}"
+        learnt_size: Any = tokenizer.vocab_size
+        if size_file.exists():
+            learnt_size = read_json(size_file).get("vocab_size")
+        if learnt_size != size:
+            what = f"was learnt for {learnt_size} pieces, and the scale {self.scale.name} asks for {size}"
             advice = "choose another `out`, or remove that folder if nothing of it is to be kept."
-            raise InputError(f"The vocabulary in '{there}' {what}; {advice}")
+            raise InputError(f"The vocabulary in '{folder}' {what}; {advice}")
         planned, files_of_part = plan_part(files, Part(), layout, tokenizer)
-        if not finished_part(there, planned):
+        if not finished_part(folder, planned):
             stream = watched(sentences(files_of_part, layout), "writing shards", show)
-            write_part(stream, tokenizer, there, planned)
+            write_part(stream, tokenizer, folder, planned)
 
     def pretraining(self, model: str, seed: int) -> PretrainOptions:
         """Return the options of a pre-training; all read the same shards.
@@ -123,8 +126,7 @@ class Plan:
         Returns
         -------
         PretrainOptions
-            With the recipe's values in place of None; of models that are measured on the way every
-            checkpoint is kept.
+            With the recipe's values in place of None. Models in CHECKPOINTS keep every checkpoint.
         """
         options = {**self.scale.pretraining, **MODELS[model]}
         shape = options.pop("shape", "12-768-12")
@@ -160,17 +162,17 @@ class Plan:
         return config, zlib.crc32(np.asarray(params.flat).data)
 
     def brings(self, model: str) -> bool:
-        """Return whether a row has the shape and vocabulary of the trained BERT that was given.
+        """Return whether a row's model has the shape and vocabulary of the trained BERT `self.model`.
 
         Parameters
         ----------
         model : str
-            The row's, a name of `MODELS`.
+            Name of the row's model, one of `MODELS`.
 
         Returns
         -------
         bool
-            False where no BERT was given.
+            False if there is no such BERT.
         """
         return bool(self.model) and model in (BERT, UNTRAINED)
 
@@ -184,7 +186,7 @@ class Plan:
         Returns
         -------
         Source, or None
-            None of held-out text, and where files are missing and nothing stands in.
+            None for held-out text, and for a task whose files are missing and that nothing can replace.
         """
         role = column.task
         if not column.held_out and role not in self._sources:
@@ -201,23 +203,24 @@ class Plan:
         Parameters
         ----------
         row : Row
-            What is fine-tuned, and how.
+            The model to fine-tune, and how.
         column : Column
-            On what; one that is not `left_out`.
+            The task; not one that is `left_out`.
         seed : int
             Seed of the fine-tuning, and of the pre-training that it starts from.
 
         Returns
         -------
         FinetuneOptions
-            Those of the scale for all tasks and for this one, then the row's, then the column's.
+            Options of the scale for all tasks; those for this task, of the row, and of the column take
+            precedence, in rising order.
         """
         source = self.source(column)
-        assert source  # or the column would have been left out
+        assert source  # columns without a source are left out
         tasks = self.scale.tasks
         options = {**tasks[""], **tasks.get(column.task, {}), **row.finetuning, **column.finetuning}
         options["columns"] = COLUMNS.get(source.key, ())
-        if options.get("feature_based"):  # its own recipe
+        if options.get("feature_based"):  # frozen features have a recipe of their own
             options["learning_rates"] = None
             options["epochs"] = None
         start = str(self.folder(row.model, seed))
@@ -228,7 +231,7 @@ class Plan:
         return FinetuneOptions(source.task, str(source.data), start, seed=seed, **options)
 
     def columns(self, table: Table) -> list[Column]:
-        """Return the columns of a table whose files exist; of columns with the same files, the first.
+        """Return the columns of a table whose files exist; if several would measure the same, only the first.
 
         Parameters
         ----------
@@ -243,7 +246,7 @@ class Plan:
         return [column for column in table.columns if column.name not in left_out]
 
     def left_out(self, table: Table) -> dict[str, str]:
-        """Explain why the other columns are left out.
+        """Explain why columns of a table are left out.
 
         Parameters
         ----------
@@ -252,7 +255,7 @@ class Plan:
         Returns
         -------
         dict of str
-            The end of a sentence, by the name of the column.
+            Name of a column -> the reason, worded as the end of a sentence.
         """
         first_with: dict[Any, str] = {}
         why = {}
@@ -269,28 +272,28 @@ class Plan:
         return why
 
     def cells(self, tables: Iterable[Table], seeds: Sequence[int]) -> list[Cell]:
-        """List the cells of some tables, each once, a seed after the other.
+        """List the cells of some tables, each once, one seed after the other.
 
         Parameters
         ----------
         tables : iterable of Table
-            Gone through once for each seed, so no iterator where there are several.
+            Iterated once for each seed, so not an iterator if there are several seeds.
         seeds : sequence of int
 
         Returns
         -------
         list of Cell
-            Each after the one that it needs.
+            Each cell follows the one that it needs.
         """
         by_name: dict[str, Cell] = {}
         for seed in seeds:
             for table in tables:
                 for row in table.rows:
-                    for cell in self._of_row(row, self.columns(table), seed):
+                    for cell in self._row_cells(row, self.columns(table), seed):
                         by_name.setdefault(cell.name, cell)
         return list(by_name.values())
 
-    def _of_row(self, row: Row, columns: Sequence[Column], seed: int) -> Iterator[Cell]:
+    def _row_cells(self, row: Row, columns: Sequence[Column], seed: int) -> Iterator[Cell]:
         """Yield the cells of a row: its pre-training, then the baseline and the fine-tuning of each task."""
         if not (self.model and row.model == BERT):
             yield self._pretraining_cell(row.model, seed)
@@ -316,7 +319,7 @@ class Plan:
         return f"{self.row_name(row, column)}/{self._key(column)}/seed{seed}"
 
     def row_name(self, row: Row, column: Column) -> str:
-        """Name the row's part of a fine-tuning, and its method.
+        """Name the model that is fine-tuned, and the options of row and column.
 
         Parameters
         ----------
@@ -326,7 +329,7 @@ class Plan:
         Returns
         -------
         str
-            Such as "bert@5%" of a checkpoint on the way, or "ltr+bilstm".
+            Such as "bert@5%" for a checkpoint after 5% of the steps, or "ltr+bilstm".
         """
         name = row.model
         if row.share < 1:
@@ -359,7 +362,7 @@ class Plan:
         Returns
         -------
         str
-            For people; of what stands in, with what was missing.
+            For people; for a task that replaces the paper's, with the reason.
         """
         source = self.source(column)
         if source:
@@ -372,7 +375,7 @@ class Plan:
         return source.key if source else column.task
 
     def _settings_of(self, model: str, seed: int) -> dict[str, Any]:
-        """Return all that determines a pre-trained model: its options and its text, or the given model."""
+        """Return all that determines a model before fine-tuning: its options and text, or the given BERT."""
         if self.brings(model):
             config, checksum = self.given
             return {"model": model, "given": checksum, "config": config.to_dict()}
@@ -383,7 +386,7 @@ class Plan:
         return settings
 
     def _pretraining_cell(self, model: str, seed: int) -> Cell:
-        """Return the cell of a pre-training, or of a model with its initial values."""
+        """Return the cell of a pre-training, or of an untrained model."""
         options = self.pretraining(model, seed)
         folder = self.folder(model, seed)
 
@@ -404,7 +407,7 @@ class Plan:
         )
 
     def _work_of(self, options: PretrainOptions) -> float:
-        """Return the floating-point operations of a pre-training, as if all sequences had the full length."""
+        """Count the floating-point operations of a pre-training, as if every sequence had the full length."""
         config = options.model_config(self.scale.pretraining["vocab_size"])
         work = 0.0
         for stage in options.stages(options.steps or 0):
@@ -416,7 +419,7 @@ class Plan:
         return work
 
     def _untrained(self, options: PretrainOptions, folder: Path) -> Result:
-        """Write a BERT with its initial values."""
+        """Write a BERT with its initial weights."""
         if self.model:
             tokenizer = read_tokenizer(self.model)
             config, _ = self.given
@@ -429,11 +432,11 @@ class Plan:
         return {"parameters": params.count(), "tokens": 0}
 
     def _finetuning_cell(self, row: Row, column: Column, seed: int) -> Cell:
-        """Return the cell of a fine-tuning; InputError where the given BERT is too small for it."""
+        """Return the cell of a fine-tuning; raise InputError if the given BERT is too small for it."""
         options = self.finetuning(row, column, seed)
         name = self.finetuning_name(row, column, seed)
         source = self.source(column)
-        assert source  # or there would be no options
+        assert source  # `finetuning` has checked it
         config = BertConfig.from_size(self.pretraining(row.model, seed).size or "tiny")
         if self.brings(row.model):
             config, _ = self.given
@@ -457,16 +460,18 @@ class Plan:
 
         def run(show: bool) -> Result:
             if needs and not (self.folder(row.model, seed) / WEIGHTS_FILE).exists():
-                self._pretraining_cell(row.model, seed).run(show)  # its result alone was kept
+                # The pre-training's result is stored, but its folder was removed.
+                self._pretraining_cell(row.model, seed).run(show)
             with_test = self._key(column) in WITH_TEST
             return _finetuned(options, folder, with_test, submission, show)
 
-        # An epoch is a forward and a backward, which is two; one more forward is for what is measured.
-        half_length = (options.max_length or 128) // 2  # an example is taken to fill half of what may be read
+        # In units of a forward pass over all examples, an epoch costs 3 (a backward pass costs 2), and
+        # measuring costs 1. An example is taken to fill half of the maximal length.
+        half_length = (options.max_length or USUAL_LENGTH) // 2
         examples = min(options.train_examples or MOST, source.train)
-        once = examples * encoder_operations(config, np.array([half_length]))
-        epochs: Any = options.resolved().epochs  # one number: a cell is not a sweep
-        work = once * (1 + 3 * (epochs or 1))
+        forward = examples * encoder_operations(config, np.array([half_length]))
+        epochs: Any = options.resolved().epochs  # a single number, because a cell is not a sweep
+        work = forward * (1 + 3 * (epochs or 1))
         return Cell(name, "fine-tuning", settings, work, run, needs)
 
     def _baseline_cell(self, column: Column) -> Cell:
@@ -505,10 +510,10 @@ def pretraining_name(model: str, seed: int) -> str:
     return f"{model}/seed{seed}"
 
 
-def _settings(options: Any, *places: str) -> dict[str, Any]:
-    """Return all that determines a training, without the places of its files."""
-    free = RunOptions.FREE | RunOptions.MACHINE | set(places)
-    return {name: value for name, value in asdict(options).items() if name not in free}
+def _settings(options: Any, *paths: str) -> dict[str, Any]:
+    """Return the options that determine a training's result, without those that are paths of files."""
+    irrelevant = RunOptions.FREE | RunOptions.MACHINE | set(paths)
+    return {name: value for name, value in asdict(options).items() if name not in irrelevant}
 
 
 def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
@@ -525,7 +530,7 @@ def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
         for step, path in kept_steps(folder / "checkpoints"):
             if step not in wanted:
                 path.unlink()
-    result["dtype"] = PretrainOptions.load(stored).dtype  # what auto came to
+    result["dtype"] = PretrainOptions.load(stored).dtype  # the one that "auto" chose
     result["seconds"] = report["training_seconds"]
     return result
 
@@ -534,25 +539,27 @@ def _finetuned(
     options: FinetuneOptions, folder: Path, with_test: bool, submission: Path | None, show: bool
 ) -> Result:
     """Fine-tune, and keep only the values of the metric and GLUE's answers."""
-    options = options.resolved()  # at the recipe's rate, whatever the width: what the cell's settings say
+    options = options.resolved()  # the recipe's learning rate at any width, as in the cell's settings
     report = finetune(options, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
     model = open_model(folder)
     result = {name: report[name] for name in ("task", "metric", "best_epoch")}
-    result["seconds"] = report["training_seconds"]  # of all sittings, as above
+    result["seconds"] = report["training_seconds"]  # including those before an interruption
     for split in ("dev", "test") if with_test else ("dev",):
         examples = _measured_on(model.task, options, split)
         predictions = list(predict_examples([model], examples))
         result[split] = measured(model.task, examples, predictions).to_json()
     if submission and options.task in GLUE:
-        for asked in TEST_SETS.get(options.task, (options.task,)):
+        for test_set in TEST_SETS.get(options.task, (options.task,)):
+            # Left by a call that was stopped before the cell's result was stored.
+            (submission / f"{test_set}-test.jsonl").unlink(missing_ok=True)
             with suppress(MissingFile):
-                predict([folder], options.data, "test", submission, task=asked)
+                predict([folder], options.data, "test", submission, task=test_set)
     shutil.rmtree(folder)
     return result
 
 
 def _baseline(options: FinetuneOptions, with_test: bool) -> Result:
-    """Predict without a model, and keep the values of the metric and the name of the rule."""
+    """Predict by the strongest trivial rule; keep its name and the values of the metric."""
     task = registry.create(options.task, dict(options.columns))
     train, _ = read_examples(task, options)
     result: Result = {}
@@ -566,7 +573,7 @@ def _baseline(options: FinetuneOptions, with_test: bool) -> Result:
 
 
 def _measured_on(task: Any, options: FinetuneOptions, split: str) -> list[Any]:
-    """Read the examples of a split that are measured, as many as the options say."""
+    """Read the examples of a split to measure on, at most `dev_examples`."""
     if split == "dev":
         return read_examples(task, options)[1]
     return subset(task.read(Path(options.data), split), options.dev_examples)

@@ -14,9 +14,10 @@ import numpy as np
 from minibert.api.runs import PRETRAINING_FILE, Run
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path, require_intact
+from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
+from minibert.finetuning.examples import asked_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import asked_examples
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import framed, rendered, shown
@@ -29,10 +30,10 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
 from minibert.training.runlog import read_metrics
 
-AXES = ("step", "tokens", "minutes")  # of curves
-LETTERS = "ABCDEFGH"  # one for each run; a picture of more could not be read
-WIDTH = 80  # of the text
-SAME = 1e-9  # by how much a metric may differ that is computed again
+AXES = ("step", "tokens", "minutes")  # what curves can be drawn over
+LETTERS = "ABCDEFGH"  # one for each run; a plot of more could not be read
+WIDTH = 80  # columns of a terminal
+SAME = 1e-9  # how much a metric may differ when it is computed again
 HELD_OUT = {"loss": "loss", "floor": "unigram", "perplexity": "perplexity", "accuracy": "accuracy"}
 FORMS = dict(loss=".3f", floor=".3f", perplexity=".3f", steps=",.0f", tokens=",.0f", minutes=",.1f")
 OTHER_TARGETS = (
@@ -51,12 +52,12 @@ class Compared:
     letter: str
     folder: Path
     options: PretrainOptions | FinetuneOptions
-    lines: Sequence[dict[str, float]]  # what was recorded of its steps
-    report: Mapping[str, Any] | None  # None of a run that is not finished
+    lines: Sequence[dict[str, float]]  # the lines of metrics.jsonl
+    report: Mapping[str, Any] | None  # None for a run that is not finished
 
     @property
     def kind(self) -> str:
-        """Return the kind of the run; only runs of one kind have metrics in common."""
+        """Return the kind of the run; only runs of the same kind can be compared."""
         if isinstance(self.options, FinetuneOptions):
             return f"fine-tuning for {self.options.task}"
         return "pre-training"
@@ -68,28 +69,28 @@ class Compared:
         Parameters
         ----------
         name : str
-            Name of a metric, as `metrics.jsonl` has it.
+            Name of a metric in `metrics.jsonl`.
         by : str
-            "step", "tokens" or "minutes"; the latter two are interpolated between the steps that they were
-            recorded at.
+            "step", "tokens" or "minutes"; the latter two are interpolated between the steps at which they
+            were recorded.
 
         Returns
         -------
         (n,2)
-            Places and values; n is 0 where there is no record.
+            Positions and values; n is 0 if nothing was recorded.
         """
         values = points(self.lines, name)
         if by == "step":
             return values
-        known = points(self.lines, "tokens" if by == "tokens" else "seconds")
-        if not len(known):
-            return known
-        reached = np.interp(values[:, 0], *known.T)
+        progress = points(self.lines, "tokens" if by == "tokens" else "seconds")
+        if not len(progress):
+            return progress
+        reached = np.interp(values[:, 0], *progress.T)
         unit = 1 if by == "tokens" else 60
         return np.stack([reached / unit, values[:, 1]], 1)
 
     def length(self) -> dict[str, float | None]:
-        """Return its steps, tokens and minutes; of a run that is still training, those recorded so far."""
+        """Return steps, tokens and minutes; for a run that is still training, those recorded so far."""
         if self.report:
             steps, tokens = self.report["steps"], self.report["tokens"]
             seconds = self.report["training_seconds"]
@@ -105,31 +106,31 @@ class Compared:
 
 
 def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Comparison":
-    """Lay runs side by side, all pre-trainings or all fine-tunings for one task.
+    """Compare runs side by side: either pre-trainings, or fine-tunings for the same task.
 
     Parameters
     ----------
     runs : sequence of Run or path
-        From two to eight; a folder may be that of a run that is still training.
+        Two to eight runs or their folders; they may still be training.
     by : str, default "step"
         What the curves are drawn over: "step", "tokens" or "minutes".
 
     Returns
     -------
     Comparison
-        A notebook shows it as its page, `print` as tables; `to_json` has the numbers, `write` makes a page.
+        A notebook shows it as a page, `print` as tables; `to_json` has the numbers, `write` makes a page.
 
     Raises
     ------
     InputError
-        When a folder holds no run, a damaged one or a sweep, or is named twice, runs are of different kinds,
-        there are too few or too many of them, or `by` is unknown.
+        When a folder contains no run, a damaged one or a sweep, or is named twice, runs are of different
+        kinds, there are too few or too many of them, or `by` is unknown.
     """
     if by not in AXES:
         raise InputError(f"{by=} is unknown; choose one of {', '.join(AXES)}.", by=by)
     if isinstance(runs, str | Path | Run):
         raise InputError(f"runs={str(Path(runs))!r} is one run; give a list of two or more.")
-    paths = [Path(run) for run in runs]
+    paths = [path_of(run, "run") for run in runs]
     if not 2 <= len(paths) <= len(LETTERS):
         raise InputError(f"{counted(len(paths), 'run')} can't be compared; name 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):
@@ -144,7 +145,7 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
 
 
 def _read(letter: str, folder: Path) -> Compared:
-    """Read one run; InputError where the folder holds none, or a whole sweep."""
+    """Read one run; raise InputError if the folder contains none, or a whole sweep."""
     if not folder.is_dir():
         raise InputError(f"'{folder}' is not a folder; name that of a run.", runs=str(folder))
     kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
@@ -174,7 +175,7 @@ class Comparison:
 
     @cached_property
     def task(self) -> Task | None:
-        """The task of fine-tunings; None of pre-trainings."""
+        """The task of fine-tunings; None for pre-trainings."""
         options = self.runs[0].options
         if isinstance(options, PretrainOptions):
             return None
@@ -183,24 +184,25 @@ class Comparison:
     @cached_property
     def options(self) -> dict[str, list[Any]]:
         """Options that differ, each with its value in every run."""
-        values = [dataclasses.asdict(run.options) for run in self.runs]
+        options_of_runs = [dataclasses.asdict(run.options) for run in self.runs]
+        names = dict.fromkeys(name for options in options_of_runs for name in options)
         differing = {}
-        for name in dict.fromkeys(name for of_run in values for name in of_run):
-            first, *others = [of_run.get(name) for of_run in values]
+        for name in names:
+            first, *others = [options.get(name) for options in options_of_runs]
             if any(other != first for other in others):
                 differing[name] = [first, *others]
         return differing
 
     @cached_property
     def figures(self) -> dict[str, dict[str, float | None]]:
-        """Final metrics of each run by its letter, None if it has none, and how long it was trained."""
+        """Final metrics of each run by its letter, None where it has none, and how long it was trained."""
         return {run.letter: self._measured(run) | run.length() for run in self.runs}
 
     def _measured(self, run: Compared) -> dict[str, float | None]:
         """Return the final metrics of a run, each None where it has none."""
         report = run.report or {}
         if self.task is None:
-            held_out = report.get("held_out") or {}  # null where nothing was measured
+            held_out = report.get("held_out") or {}  # null if nothing was measured
             return {title: held_out.get(name) for title, name in HELD_OUT.items()}
         metric = self.task.metric
         scores = report.get("scores", {})
@@ -209,24 +211,24 @@ class Comparison:
 
     @cached_property
     def paired(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Differences from the first run with their paired bootstrap intervals, and why some are missing."""
+        """Differences from the first run with their paired bootstrap intervals, and notes on missing ones."""
         if self.task is None:
             floors = {figures["floor"] for figures in self.figures.values()} - {None}
             return [], [NO_LOSSES if len(floors) <= 1 else OTHER_TARGETS]
-        known = {}
+        statistics = {}
         notes = []
         for run in self.runs:
             try:
-                known[run.letter] = self._statistic(self.task, run)
+                statistics[run.letter] = self._statistic(self.task, run)
             except InputError as error:
                 notes.append(f"No interval with {run.letter}: {error}")
         first = self.runs[0].letter
-        if first not in known:
-            return [], notes
-        others, metric_of_first = known.pop(first)
+        if first not in statistics:
+            return [], notes  # there is nothing to compare the others with
+        examples_of_first, metric_of_first = statistics.pop(first)
         differences = []
-        for second, (examples, metric_of_second) in known.items():
-            if examples != others:
+        for second, (examples, metric_of_second) in statistics.items():
+            if examples != examples_of_first:
                 notes.append(f"No interval of {second} - {first}: they were measured on different examples.")
                 continue
             n = len(examples)
@@ -247,7 +249,7 @@ class Comparison:
 
     @staticmethod
     def _statistic(task: Task, run: Compared) -> tuple[list[Any], Statistic]:
-        """Return the dev examples of a finished run, and its metric as a function of their numbers."""
+        """Return the dev examples of a finished run, and its metric as a function of their indices."""
         if run.report is None:
             raise InputError("it is not finished.")
         data = getattr(run.options, "data", "")
@@ -268,12 +270,12 @@ class Comparison:
         return examples, task.statistic(examples, predictions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all but the curves, for JSON."""
+        """Return everything except the curves, for JSON."""
         differences, notes = self.paired
         runs = []
         for run in self.runs:
-            place = {"run": run.letter, "folder": str(run.folder)}
-            runs.append(place | self.figures[run.letter])
+            identity = {"run": run.letter, "folder": str(run.folder)}
+            runs.append(identity | self.figures[run.letter])
         return {
             "runs": runs,
             "options": self.options,
@@ -282,7 +284,7 @@ class Comparison:
         }
 
     def _rows(self) -> list[list[str]]:
-        """Return the final metrics as text, a row for each run below the head."""
+        """Return the final metrics as text: a header row, and a row for each run."""
         head = ["", *map(metric_name, self.figures[LETTERS[0]])]
         rows = [head]
         for letter, figures in self.figures.items():
@@ -293,7 +295,7 @@ class Comparison:
         return rows
 
     def _option_rows(self) -> list[tuple[str, list[tuple[str, Any]]]]:
-        """Return each option that differs, with the letter of each run and its value as it was given."""
+        """Return each option that differs, with the letter and the value of every run."""
         letters = [run.letter for run in self.runs]
         rows = []
         for name, values in self.options.items():
@@ -302,14 +304,14 @@ class Comparison:
         return rows
 
     def _number(self, value: float, name: str = "") -> str:
-        """Write a figure; without a name, one of the task's metric."""
+        """Format a figure by its name; without a name, as a value of the task's metric."""
         if name in FORMS:
             return f"{value:{FORMS[name]}}"
         metric = self.task.metric if self.task else name
         return metric_number(metric, value)
 
     def _sentences(self) -> list[str]:
-        """Return each difference with its interval, and why some have none."""
+        """Write a sentence for each difference with its interval, and the notes on missing ones."""
         differences, notes = self.paired
         sentences = []
         for paired in differences:
@@ -321,10 +323,10 @@ class Comparison:
             samples = f"95% of paired bootstrap samples of {examples}"
             if paired["interval_method"] == ALIKE:
                 samples = f"95% interval (Wilson's width for {examples} all alike)"
-            apart = "not told apart by these examples"
+            conclusion = "not told apart by these examples"
             if low > 0 or high < 0:
-                apart = "another seed might reverse it"
-            sentences.append(f"{names}: {difference}, {samples} {ends}; {apart}.")
+                conclusion = "another seed might reverse it"
+            sentences.append(f"{names}: {difference}, {samples} {ends}; {conclusion}.")
         return sentences + notes
 
     def text(self) -> str:
@@ -362,12 +364,12 @@ class Comparison:
         Parameters
         ----------
         path : path
-            Ending in .html, or InputError is raised.
+            A name that ends in .html, or InputError is raised.
 
         Returns
         -------
         Path
-            The same.
+            The path that was written.
         """
         path = page_path(path)
         atomic_text(path, self._page())
@@ -379,7 +381,7 @@ class Comparison:
         return rendered(
             "comparison.html.j2",
             title=f"Comparison of {len(self.runs)} runs",
-            runs=[(f"run{place}", run) for place, run in enumerate(self.runs)],
+            runs=[(f"run{index}", run) for index, run in enumerate(self.runs)],
             what=self.task.title if self.task else "pre-training",
             pictures=self._pictures(),
             head=head,
@@ -389,7 +391,7 @@ class Comparison:
         )
 
     def _pictures(self) -> list[dict[str, Any] | None]:
-        """Draw the loss of training, and below it what was measured on the way."""
+        """Draw the training loss, and below it what was measured during training."""
 
         def drawn(
             title: str,
@@ -399,9 +401,9 @@ class Comparison:
             scale: float = 1.0,
         ) -> Any:
             curves = []
-            for place, run in enumerate(self.runs):
+            for index, run in enumerate(self.runs):
                 points = run.points(name, self.by)
-                curves.append(Curve(f"run{place}", points, run.letter, dots, faint=False))
+                curves.append(Curve(f"run{index}", points, run.letter, dots, faint=False))
             return picture(title, curves, words, axis=self.by, scale=scale)
 
         if self.task is None:

@@ -1,4 +1,4 @@
-"""From results to tables: a mean with its interval for each row and column, and the verdicts."""
+"""Turn results into tables: a mean with its interval for each row and column, and the verdicts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,22 @@ from minibert.experiments.scales import ROLES
 from minibert.experiments.tables import NOTHING, TABLES, Column, Ordering, Row, Table
 from minibert.experiments.verdicts import NOT_RUN, Estimate, Judge, Outcomes, Trainings, Verdict
 
+MOST_SEEDS = 1000  # seeds from 0 to here are looked for in a folder
+
 
 class Judged(NamedTuple):
     """A table with its results."""
 
     table: Table
-    columns: list[Column]  # that there is data for
-    titles: dict[str, str]  # by column, what its examples are: "SNLI, in place of MNLI"
-    estimates: dict[tuple[str, str], Estimate]  # by titles of rows and names of columns
-    baselines: dict[str, tuple[str, float]]  # by column, the strongest trivial one and its score
-    verdicts: list[tuple[Ordering, Verdict]]  # of orderings whose column is there
-    failed: dict[str, str]  # by cell, why its training was given up
+    columns: list[Column]  # columns with data
+    titles: dict[str, str]  # name of a column -> what its examples are, such as "SNLI, in place of MNLI"
+    estimates: dict[tuple[str, str], Estimate]  # title of a row, name of a column -> result
+    baselines: dict[str, tuple[str, float]]  # name of a column -> strongest trivial baseline and its score
+    verdicts: list[tuple[Ordering, Verdict]]  # claims that the results can judge
+    failed: dict[str, str]  # name of a cell -> why its training was given up
     seeds: tuple[int, ...]
-    left_out: Mapping[str, str] = NOTHING  # by title of other columns, why
-    not_run: Sequence[tuple[Ordering, str]] = ()  # orderings without a verdict, and why
+    left_out: Mapping[str, str] = NOTHING  # title of a column without data -> why it was left out
+    not_run: Sequence[tuple[Ordering, str]] = ()  # claims without a verdict, and why
 
     def paper(self, ordering: Ordering) -> tuple[float, float] | None:
         """Return the paper's figures for a claim.
@@ -37,7 +39,7 @@ class Judged(NamedTuple):
         Returns
         -------
         tuple of float, or None
-            Its figures for the better row and the worse, as printed; None where it lacks one of them.
+            Its figures for the better and the worse row, as printed; None if it lacks either of them.
         """
         rows = {row.title: row for row in self.table.rows}
         better = rows[ordering.better].paper.get(ordering.column)
@@ -47,9 +49,9 @@ class Judged(NamedTuple):
         return better, worse
 
     def average(self) -> str:
-        """Return the averages of rows over the columns as a sentence, "" where the table asks for none.
+        """Write each row's average over the columns as a sentence; "" if the table has no averages.
 
-        Of the rows that have an estimate in every column, and of the trivial baselines.
+        Rows without an estimate in some column are omitted. The trivial baselines are averaged, too.
         """
         if not self.table.averaged or not self.estimates:
             return ""
@@ -59,8 +61,8 @@ class Judged(NamedTuple):
             cells = [(row.title, name) for name in names]
             if all(cell in self.estimates for cell in cells):
                 rows[row.title] = [self.estimates[cell].value for cell in cells]
-        known = [name for name in names if name in self.baselines]
-        rows["trivial baseline"] = [self.baselines[name][1] for name in known]
+        with_baseline = [name for name in names if name in self.baselines]
+        rows["trivial baseline"] = [self.baselines[name][1] for name in with_baseline]
         averages = []
         for title, values in rows.items():
             if values:
@@ -68,7 +70,7 @@ class Judged(NamedTuple):
         return f"Average of {', '.join(names)}: {', '.join(averages)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return estimates, baselines and verdicts for JSON, with null for what is infinite with one seed."""
+        """Return estimates, baselines and verdicts for JSON; infinite numbers become null."""
         cells = []
         for (row, column), estimate in self.estimates.items():
             cells.append({"row": row, "column": column, **estimate._asdict()})
@@ -90,7 +92,7 @@ class Judged(NamedTuple):
 
 
 def _finite(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with None for infinite numbers, which JSON lacks."""
+    """Replace infinite numbers, which JSON lacks, by None."""
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value
         for name, value in fields.items()
@@ -98,58 +100,62 @@ def _finite(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Sequence[int]) -> list[Judged]:
-    """Judge some tables, and those of TABLES with a row or examples in the folder that no other has.
+    """Judge the given tables, and those of earlier calls.
+
+    An earlier call is recognised by a result that only one table of TABLES can have asked for: a row, or the
+    examples of a column, that no other table has.
 
     Parameters
     ----------
     plan : Plan
     asked : sequence of Table
-        Judged with `seeds`.
+        Tables to judge with `seeds`.
     results : Results
-        What there is in the folder, of earlier calls too.
+        All results in the folder, including those of earlier calls.
     seeds : sequence of int
 
     Returns
     -------
     list of Judged
-        In the order of TABLES, tables of earlier calls with all seeds that the folder has; others that are
-        asked for come last.
+        In the order of TABLES, followed by given tables that are not among them. Tables of earlier calls are
+        judged with all seeds in the folder.
     """
-    marks = {name: _marks_of(plan, table) for name, table in TABLES.items()}
-    counts = Counter[str]()
-    for of_table in marks.values():
-        counts.update(of_table)
-    parts = set[str]()  # of the names of cells that have a result
+    name_parts_of = {name: _name_parts(plan, table) for name, table in TABLES.items()}
+    number_of_tables = Counter[str]()
+    for name_parts in name_parts_of.values():
+        number_of_tables.update(name_parts)
+    with_results = set[str]()  # parts of the names of cells that have a result
     for name in results.lines:
-        parts.update(name.split("/"))
-    telling = {part for part in parts if counts[part] == 1}
-    every_seed = [n for n in range(1000) if f"seed{n}" in parts]
-    given = {table.name: table for table in asked}
+        with_results.update(name.split("/"))
+    unambiguous = {part for part in with_results if number_of_tables[part] == 1}
+    every_seed = [n for n in range(MOST_SEEDS) if f"seed{n}" in with_results]
+    asked_by_name = {table.name: table for table in asked}
     chosen: dict[str, tuple[Table, Sequence[int]]] = {}
     for name, table in TABLES.items():
-        if name in given or marks[name] & telling:
+        if name in asked_by_name or name_parts_of[name] & unambiguous:
             chosen[name] = table, every_seed
-    for name, table in given.items():
+    for name, table in asked_by_name.items():
         chosen[name] = table, seeds
     judged = []
-    for table, numbers in chosen.values():
-        judged.append(judge(plan, table, results, numbers))
+    for table, seeds_of_table in chosen.values():
+        judged.append(judge(plan, table, results, seeds_of_table))
     return judged
 
 
-def _marks_of(plan: Plan, table: Table) -> set[str]:
+def _name_parts(plan: Plan, table: Table) -> set[str]:
     """Return the parts of cell names that belong to a table: its rows, and the examples of its columns."""
-    marks = set[str]()
+    parts = set[str]()
     for column in table.columns:
-        marks.update(plan.row_name(row, column) for row in table.rows)
-        marks.update(ROLES.get(column.task, ()))
-    return marks
+        parts.update(plan.row_name(row, column) for row in table.rows)
+        parts.update(ROLES.get(column.task, ()))
+    return parts
 
 
 def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> Judged:
-    """Compute a table from the cells that exist.
+    """Compute a table from the cells that have a result.
 
-    Held-out text is judged by minus the loss in nats, so that more is better; its estimates are perplexities.
+    Held-out text is judged by the negative loss in nats, so that higher is better; its estimates are given as
+    perplexities.
 
     Parameters
     ----------
@@ -158,7 +164,7 @@ def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> J
     results : Results
         Cells without a result are left out.
     seeds : sequence of int
-        The trainings of these count.
+        Seeds of the trainings to include.
 
     Returns
     -------
@@ -189,14 +195,14 @@ def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> J
 
 
 def _judge_column(judged: Judged, plan: Plan, column: Column, results: Results) -> None:
-    """Add a column's title, baseline, estimates and verdicts; none of the last two without a training."""
+    """Add a column's title and baseline and, if it has a training, its estimates and verdicts."""
     table = judged.table
     judged.titles[column.name] = plan.title(column)
     floor = _baseline(judged, plan, column, results)
-    trainings = {row.title: _of_row(judged, plan, row, column, results) for row in table.rows}
-    rows = {title: of_seeds for title, of_seeds in trainings.items() if of_seeds}
+    trainings = {row.title: _trainings(judged, plan, row, column, results) for row in table.rows}
+    rows = {title: by_seed for title, by_seed in trainings.items() if by_seed}
     if not rows:
-        return  # every training of it was given up
+        return  # no training has a result: there is nothing to judge
     if column.held_out and column.name in judged.baselines:
         floor = Outcomes("mean", -np.log([judged.baselines[column.name][1]]))
     judge = Judge(rows, floor, _pool(judged, plan, table, column, results))
@@ -211,12 +217,12 @@ def _judge_column(judged: Judged, plan: Plan, column: Column, results: Results) 
 
 
 def _baseline(judged: Judged, plan: Plan, column: Column, results: Results) -> Outcomes | None:
-    """Return the outcomes of a column's trivial baseline, and note its name and score; None without one."""
+    """Return the outcomes of a column's trivial baseline, if any; note its name and score in `judged`."""
     cell = plan.baseline_name(column)
     if cell not in results:
         return None
     field = f"baseline of {column.split}"
-    # Results of dev, and of earlier versions, have one name for all splits.
+    # Results on dev, and those of earlier versions, store a single name for all splits.
     result = {field: results[cell]["baseline"]} | results[cell]
     outcomes = Outcomes.from_json(result[column.split])
     judged.baselines[column.name] = result[field], outcomes.score()
@@ -224,7 +230,7 @@ def _baseline(judged: Judged, plan: Plan, column: Column, results: Results) -> O
 
 
 def _lacking(judged: Judged, ordering: Ordering) -> str:
-    """Say which rows of a claim have no result."""
+    """Explain which rows of a claim have no result."""
     rows = []
     for row in (ordering.better, ordering.worse):
         if (row, ordering.column) not in judged.estimates:
@@ -236,8 +242,8 @@ def _lacking(judged: Judged, ordering: Ordering) -> str:
 
 
 def _pool(judged: Judged, plan: Plan, table: Table, column: Column, results: Results) -> Trainings:
-    """Collect the rows of all tables that have a column, to estimate its variation over seeds."""
-    apart = judged._replace(failed={}, baselines={})  # what other tables' rows lack is not this one's to tell
+    """Collect the rows of all tables with the same column, to estimate its variance between seeds."""
+    scratch = judged._replace(failed={}, baselines={})  # failures in other tables' rows are not reported here
     pool: dict[str, dict[int, Outcomes]] = {}
     untitled = column._replace(title="")
     for other in (table, *TABLES.values()):
@@ -245,15 +251,15 @@ def _pool(judged: Judged, plan: Plan, table: Table, column: Column, results: Res
         if untitled not in columns:
             continue
         for row in other.rows:
-            trainings = _of_row(apart, plan, row, column, results)
+            trainings = _trainings(scratch, plan, row, column, results)
             if trainings:
                 name = row.model if column.held_out else plan.row_name(row, column)
                 pool[name] = trainings
     return pool
 
 
-def _of_row(judged: Judged, plan: Plan, row: Row, column: Column, results: Results) -> dict[int, Outcomes]:
-    """Return the outcomes of a row by seed; note failed trainings, and the baseline of held-out text."""
+def _trainings(judged: Judged, plan: Plan, row: Row, column: Column, results: Results) -> dict[int, Outcomes]:
+    """Return a row's outcomes by seed; note its failures and the held-out baseline in `judged`."""
     outcomes = {}
     for seed in judged.seeds:
         name = plan.finetuning_name(row, column, seed)
@@ -264,7 +270,7 @@ def _of_row(judged: Judged, plan: Plan, row: Row, column: Column, results: Resul
             judged.failed[name] = result["failed"]
         elif column.held_out and "loss" in result and row.share == 1.0:
             outcomes[seed] = Outcomes("mean", np.array([-result["loss"]]))
-            unigram = result.get("text_unigram")  # the best guess without context, in nats
+            unigram = result.get("text_unigram")  # loss of the best guess without context, in nats
             if unigram:
                 judged.baselines.setdefault(column.name, ("unigram", float(np.exp(unigram))))
         elif column.split in result:
@@ -273,7 +279,7 @@ def _of_row(judged: Judged, plan: Plan, row: Row, column: Column, results: Resul
 
 
 def _perplexity(estimate: Estimate) -> Estimate:
-    """Turn an estimate of a negative loss into one of perplexity."""
+    """Convert an estimate of the negative loss to perplexity."""
     return Estimate(
         value=float(np.exp(-estimate.value)),
         low=float(np.exp(-estimate.high)),

@@ -1,4 +1,4 @@
-"""The values of each example that a metric is computed from, for tests of differences."""
+"""Record what each example contributes to a metric, so that differences can be tested later."""
 
 from itertools import groupby
 from typing import Any
@@ -15,24 +15,24 @@ from minibert.tasks.task import Examples, Predictions, Task
 
 
 def outcomes(task: Task, examples: Examples, predictions: Predictions) -> tuple[str, list[Any]]:
-    """Return how the metric is computed from values, and the value of each example.
+    """Return how the metric is computed from values of single examples, and these values.
 
     Parameters
     ----------
     task : Task
     examples : sequence
-        Labelled ones.
+        Labelled examples.
     predictions : sequence
-        One of each example.
+        One prediction for each example.
 
     Returns
     -------
     kind : str
-        "mean": 0 or 1 for accuracy, of MRPC and QQP as well; for questions their F1. "f1": the numbers of
-        entities of a sentence. "" where a metric is not made of such values: Matthews' and other
-        correlations.
+        "mean": 0 or 1 for accuracy (for MRPC and QQP, too), and the F1 of each question. "f1": the counts of
+        entities in each sentence. "": the metric can't be computed from values of single examples, as
+        Matthews' and other correlations.
     values : list
-        A number, or with "f1" [right, found, expected], of each example; none with "".
+        For each example a number or, with "f1", [right, found, expected]; empty with "".
     """
     if isinstance(task, Tagging):
         expected, predicted = comparable(examples, predictions)
@@ -53,7 +53,7 @@ def outcomes(task: Task, examples: Examples, predictions: Predictions) -> tuple[
 
 
 def _source(example: Any) -> Any:
-    """Return the groups of dependent examples: by document, paragraph, or first text; None for none."""
+    """Return what dependent examples share: the document, paragraph, or first text; None for single texts."""
     if getattr(example, "second", "") is None:
         return None
     for name in ("document", "context"):
@@ -63,30 +63,33 @@ def _source(example: Any) -> Any:
 
 
 def measured(task: Task, examples: Examples, predictions: Predictions) -> Outcomes:
-    """Return the values to judge: `outcomes`, or the metric itself if single examples have no value.
+    """Return the values to judge: those of `outcomes`, or the metric itself if single examples have none.
 
     Parameters
     ----------
     task : Task
     examples : sequence
-        Labelled ones.
+        Labelled examples.
     predictions : sequence
-        One of each example.
+        One prediction for each example.
 
     Returns
     -------
     Outcomes
-        With groups where neighbours have one document, paragraph or first text, and no two groups the same.
+        With groups where neighbours share a document, paragraph or first text, unless the examples of one
+        such source are scattered.
     """
     kind, values = outcomes(task, examples, predictions)
     if not kind:
         kind = "mean"
         values = [task.score(examples, predictions)[task.metric]]
-    runs = []
-    for source, alike in groupby(map(_source, examples)):
-        runs.append((source, len(list(alike))))
-    sources = dict(runs)
+    runs = []  # neighbours that share a source: the source, and how many they are
+    for source, neighbours in groupby(map(_source, examples)):
+        runs.append((source, len(list(neighbours))))
+    sources = {source for source, _ in runs}
+    is_contiguous = None not in sources and len(sources) == len(runs)
+    has_values = len(values) == len(examples)
     groups: list[int] = []
-    if None not in sources and len(sources) == len(runs) < len(examples) == len(values):
+    if is_contiguous and has_values and len(runs) < len(examples):
         groups = [count for _, count in runs]
     return Outcomes(kind, np.asarray(values), tuple(groups))

@@ -1,6 +1,6 @@
 """Write the results of experiments: `tables.txt` for a terminal, `index.html` for any browser.
 
-Times and the machine stand on the page alone: the same results make the same `tables.txt`.
+Only the page contains times and the machine, so that the same results always give the same `tables.txt`.
 """
 
 import math
@@ -26,11 +26,12 @@ from minibert.experiments.verdicts import NOT_RUN, Outcomes, effect_text
 from minibert.reports.markup import rendered, shown
 
 PAGE, TEXT = "index.html", "tables.txt"
-WIDTH = 110  # of the text
+WIDTH = 110  # columns of the text
+NAME_WIDTH = 14  # columns of a baseline's name, which is wrapped
 
 
 def table_text(judged: Judged) -> str:
-    """Format a table for a terminal: under each of our figures the paper's, in brackets.
+    """Format a table for a terminal, with the paper's figures in brackets below ours.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ def table_text(judged: Judged) -> str:
     Returns
     -------
     str
-        The table, what its examples are, and the paper's claims with our answers; lines of at most WIDTH.
+        The table, what its examples are, and the paper's claims with our verdicts. Notes wrap at WIDTH.
     """
     table, columns = judged.table, judged.columns
     rows = [("", [column.title for column in columns])]
@@ -51,7 +52,7 @@ def table_text(judged: Judged) -> str:
             rows.append(("", [_paper(column, row.paper.get(column.name)) for column in columns]))
     trivial = _trivial(judged)
     rows.append(("Trivial baseline", [value for value, _ in trivial]))
-    names = [wrap(name, 14) for _, name in trivial]
+    names = [wrap(name, NAME_WIDTH) for _, name in trivial]
     for words in zip_longest(*names, fillvalue=""):
         rows.append(("", list(words)))
     title = f"{table.name}: {table.title}"
@@ -66,7 +67,7 @@ def table_text(judged: Judged) -> str:
 
 
 def _sentences(judged: Judged) -> list[str]:
-    """List the notes below a table; some are empty."""
+    """List the notes below a table, some of them possibly empty."""
     sentences = []
     for column in judged.columns:
         sentences.append(f"{column.title}: {judged.titles.get(column.name, '')}")
@@ -88,18 +89,18 @@ def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> 
     Parameters
     ----------
     out : Path
-        The folder that they are written into.
+        Folder to write them to.
     plan : Plan
-        Of which the page shows the scale, and the command that makes it.
+        Its scale, and the command that runs it, are shown on the page.
     results : Results
-        For the times, the machine and what was pre-trained.
+        Source of the times, the number of cores, and the list of pre-trained models.
     judged : sequence of Judged
-        The tables, in their order; at least one.
+        The tables in the order in which to show them; at least one.
 
     Returns
     -------
     Path
-        That of the page.
+        Path of the page.
     """
     tables = [table_text(table) for table in judged]
     atomic_text(out / TEXT, "\n\n\n".join(tables) + "\n")
@@ -133,7 +134,7 @@ def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> 
 
 
 def _described(plan: Plan, results: Results, judged: Judged) -> dict[str, Any]:
-    """Return the contents of the page about a table."""
+    """Return what the page's template needs to show a table."""
     rows = {}
     has_paper = False
     for row in judged.table.rows:
@@ -159,7 +160,7 @@ def _described(plan: Plan, results: Results, judged: Judged) -> dict[str, Any]:
 
 
 def _trivial(judged: Judged) -> list[tuple[str, str]]:
-    """Write the score of each column's baseline, and its name."""
+    """Return the score of each column's baseline as text, and its name."""
     scores = []
     for column in judged.columns:
         if column.name in judged.baselines:
@@ -171,17 +172,17 @@ def _trivial(judged: Judged) -> list[tuple[str, str]]:
 
 
 def _examples(plan: Plan, results: Results, column: Column) -> int | None:
-    """Count the examples that a column is measured on; None if that is not known."""
+    """Count the examples that a column is measured on; None if unknown."""
     result = results.lines.get(plan.baseline_name(column), {}).get("result", {})
     if column.split not in result:
         return None
     outcomes = Outcomes.from_json(result[column.split])
     count = len(outcomes.values)
-    return count if count > 1 else None  # a correlation is one value of all
+    return count if count > 1 else None  # a correlation is one value for all examples
 
 
 def _ours(judged: Judged, row: str, column: Column) -> str:
-    """Write an estimate as "71.2 ±1.3"; one seed has no interval."""
+    """Write an estimate as "71.2 ±1.3", or as "71.2" for a single seed."""
     estimate = judged.estimates.get((row, column.name))
     if estimate is None:
         return "-"
@@ -193,15 +194,15 @@ def _ours(judged: Judged, row: str, column: Column) -> str:
 
 
 def _paper(column: Column, figure: float | None) -> str:
-    """Write the paper's figure in brackets, with as many places as it prints; "" if it has none."""
+    """Write the paper's figure in brackets, with as many decimals as the paper; "" if it has none."""
     if figure is None:
         return ""
-    places = 2 if column.held_out else 1
-    return f"({figure:.{places}f})"
+    decimals = 2 if column.held_out else 1
+    return f"({figure:.{decimals}f})"
 
 
 def _claimed(judged: Judged, ordering: Ordering) -> str:
-    """Write a claim with the paper's figures, if there are any, such as "84.4 > 83.9"."""
+    """Write a claim with the paper's figures, if it has any, such as "84.4 > 83.9"."""
     column = next(column for column in judged.table.columns if column.name == ordering.column)
     title = column.title.split(" (")[0]
     claim = f"{ordering.better} > {ordering.worse} on {title}"
@@ -220,7 +221,7 @@ def _claimed(judged: Judged, ordering: Ordering) -> str:
 
 
 def _answers(judged: Judged) -> list[tuple[str, str, str, str]]:
-    """List all claims with their answers, the effect or why there is none, and why the paper claims them."""
+    """List every claim with its answer, the effect or why there is none, and the paper's argument for it."""
     percent = {column.name: not column.held_out for column in judged.columns}
     answers = []
     for ordering, verdict in judged.verdicts:
@@ -232,7 +233,7 @@ def _answers(judged: Judged) -> list[tuple[str, str, str, str]]:
 
 
 def _command(plan: Plan, judged: Sequence[Judged]) -> str:
-    """Return the command line that makes this page."""
+    """Return the command line that reproduces this page."""
     names = [table.table.name for table in judged]
     seeds = max(len(table.seeds) for table in judged)
     words = ["minibert", "reproduce", *names]

@@ -1,4 +1,4 @@
-"""Compute the positions in the picture of `templates/experiment.svg.j2`: a row each, or curves."""
+"""Compute the coordinates of the plot `templates/experiment.svg.j2`: a line for each row, or curves."""
 
 import math
 from typing import Any
@@ -8,21 +8,25 @@ from minibert.experiments.tables import UNTRAINED, Column, Row
 from minibert.experiments.verdicts import Estimate
 from minibert.reports.pictures import ticks
 
-WIDTH, LEFT, RIGHT, TOP, ROW = 720.0, 240.0, 20.0, 26.0, 24.0
-HIGH = 230.0  # of curves
-BESIDE, LETTERS = 64.0, 26  # left of curves; of a row's title
-Cells = list[tuple[Row, Estimate | None]]  # of a column, a row each
-Line = tuple[float, str] | None  # the baseline's value, and what is written at it
+WIDTH = 720.0  # this and all other lengths are in the plot's own units
+LEFT, RIGHT, TOP = 240.0, 20.0, 26.0  # margins of a plot of dots; the left one holds the titles of rows
+ROW = 24.0  # height of a row
+LETTERS = 26  # longest title of a row that fits
+HIGH = 230.0  # height of curves
+BESIDE = 64.0  # left margin of curves
+NAME_ROOM = 70.0  # right margin of curves, for their names
+Cells = list[tuple[Row, Estimate | None]]  # the cells of a column, one for each row
+Line = tuple[float, str] | None  # the baseline's value and its label
 
 
 def number(column: Column, value: float) -> str:
-    """Write shares in percent, perplexities as they are.
+    """Format a metric in percent, or a perplexity as it is.
 
     Parameters
     ----------
     column : Column
     value : float
-        A share of one, or a perplexity where the column is of held-out text.
+        A metric between 0 and 1; for a column of held-out text, a perplexity.
 
     Returns
     -------
@@ -34,7 +38,7 @@ def number(column: Column, value: float) -> str:
 
 
 def drawn(judged: Judged, column: Column) -> dict[str, Any] | None:
-    """Draw a column: curves where rows are checkpoints on the way, else a line for each row.
+    """Plot a column: as curves if rows are checkpoints of a pre-training, else as a line for each row.
 
     Parameters
     ----------
@@ -45,21 +49,21 @@ def drawn(judged: Judged, column: Column) -> dict[str, Any] | None:
     Returns
     -------
     dict, or None
-        What the template fills in, in units of the picture; None where no row has an estimate.
+        What the template needs, in units of the plot; None if no row has an estimate.
     """
     cells = [(row, judged.estimates.get((row.title, column.name))) for row in judged.table.rows]
     estimates = [estimate for _, estimate in cells if estimate]
     if not estimates:
         return None
-    name, base = judged.baselines.get(column.name, ("", math.nan))
-    axis = _axis(estimates, base)
+    name, baseline = judged.baselines.get(column.name, ("", math.nan))
+    axis = _axis(estimates, baseline)
     values = [f"{row.title} {number(column, estimate.value)}" for row, estimate in cells if estimate]
     line = None
     if column.name in judged.baselines:
-        text = f"{name}: {number(column, base)}"
-        if not axis[0] <= base <= axis[-1]:
+        text = f"{name}: {number(column, baseline)}"
+        if not axis[0] <= baseline <= axis[-1]:
             text += " (off the scale)"
-        line = base, text
+        line = baseline, text
     draw = _curves if any(row.share < 1 for row, _ in cells) else _dots
     return {
         "title": column.title,
@@ -69,37 +73,41 @@ def drawn(judged: Judged, column: Column) -> dict[str, Any] | None:
     }
 
 
-def _axis(estimates: list[Estimate], base: float) -> list[float]:
-    """Return round limits that hold all points, and the near parts of intervals and the baseline."""
+def _axis(estimates: list[Estimate], baseline: float) -> list[float]:
+    """Return the ticks of an axis that covers all points, and intervals and the baseline as far as is useful.
+
+    A baseline far from all points is off the scale, and on each side the axis extends beyond the points by at
+    most their range, which cuts longer intervals off. Otherwise the points would be squeezed together.
+    """
     points = []
     ends = []
     for estimate in estimates:
         points += [estimate.value, *estimate.seeds]
         ends += [end for end in (estimate.low, estimate.high) if math.isfinite(end)]
-    room = max(max(points) - min(points), 0.02 * abs(max(points)), 1e-3)
-    if min(points) - 4 * room < base < max(points) + 4 * room:
-        points.append(base)
+    span = max(max(points) - min(points), 0.02 * abs(max(points)), 1e-3)
+    if min(points) - 4 * span < baseline < max(points) + 4 * span:
+        points.append(baseline)
     low = min(points)
     high = max(points)
-    room = max(high - low, room)
-    both = low + high
-    low = (both - room) / 2  # of a single point, too
-    high = (both + room) / 2
+    span = max(high - low, span)
+    twice_centre = low + high
+    low = (twice_centre - span) / 2  # also gives a single point some room
+    high = (twice_centre + span) / 2
     lowest_end = min([low, *ends])
     highest_end = max([high, *ends])
-    lowest = max(low - room, lowest_end)
-    highest = max(high + 0.1 * room, min(high + room, highest_end))
+    lowest = max(low - span, lowest_end)
+    highest = max(high + 0.1 * span, min(high + span, highest_end))
     return ticks(lowest, highest)
 
 
 def _share_of(axis: list[float], value: float) -> float:
-    """Return the place of a value on an axis, from 0 to 1, clipped at the ends."""
+    """Return the position of a value on an axis, from 0 to 1, clipped at the ends."""
     share = (value - axis[0]) / (axis[-1] - axis[0])
     return min(1.0, max(0.0, share))
 
 
 def _dots(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[str, Any]:
-    """Draw a line for each row: seeds as small dots, the estimate as a large one, its interval as a bar."""
+    """Plot a line for each row: seeds as small dots, the estimate as a large one, its interval as a bar."""
 
     def x(value: float) -> float:
         return LEFT + _share_of(axis, value) * (WIDTH - LEFT - RIGHT)
@@ -112,14 +120,14 @@ def _dots(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[s
         paths.append(("rule", [(x(tick), TOP), (x(tick), bottom)]))
         texts.append((x(tick), bottom + 16, "middle", number(column, tick)))
     if base:
-        place = x(base[0])
-        paths.append(("base", [(place, TOP - 6), (place, bottom)]))
-        if place > (LEFT + WIDTH) / 2:
-            texts.append((place - 6, TOP - 10, "end", base[1]))
+        across = x(base[0])
+        paths.append(("base", [(across, TOP - 6), (across, bottom)]))
+        if across > (LEFT + WIDTH) / 2:
+            texts.append((across - 6, TOP - 10, "end", base[1]))
         else:
-            texts.append((place + 6, TOP - 10, "start", base[1]))
-    for position, (row, estimate) in enumerate(cells):
-        y = TOP + ROW * (position + 0.5)
+            texts.append((across + 6, TOP - 10, "start", base[1]))
+    for index, (row, estimate) in enumerate(cells):
+        y = TOP + ROW * (index + 0.5)
         title = row.title
         if len(title) > LETTERS:
             title = title[: LETTERS - 1] + "…"
@@ -138,14 +146,14 @@ def _dots(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[s
 
 
 def _curves(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[str, Any]:
-    """Draw a curve over the share of the steps for each model, in the band of its intervals."""
-    right = WIDTH - 70
+    """Plot a curve for each model over the share of its steps, within the band of its intervals."""
+    right = WIDTH - NAME_ROOM
     bottom = TOP + HIGH
-    level = []
+    starts = []
     for row, estimate in cells:
-        if row.model == UNTRAINED:  # a level line, from the first step to the last
-            level.append((row._replace(share=0.0), estimate))
-    cells = [*cells, *level]
+        if row.model == UNTRAINED:  # a level line, which also needs a point at step 0
+            starts.append((row._replace(share=0.0), estimate))
+    cells = [*cells, *starts]
 
     def x(share: float) -> float:
         return BESIDE + share * (right - BESIDE)
@@ -169,8 +177,8 @@ def _curves(cells: Cells, column: Column, axis: list[float], base: Line) -> dict
     dots = []
     ends = []
     models = dict.fromkeys(row.model for row, _ in cells)
-    for place, model in enumerate(models):
-        kind = f"curve{place % 3}"
+    for index, model in enumerate(models):
+        kind = f"curve{index % 3}"
         points = [(row, estimate) for row, estimate in cells if estimate and row.model == model]
         points.sort(key=lambda point: point[0].share)
         if not points:
@@ -192,7 +200,7 @@ def _curves(cells: Cells, column: Column, axis: list[float], base: Line) -> dict
         paths.append((kind, curve))
         last_row, last_estimate = points[-1]
         ends.append((y(last_estimate.value), last_row.title.split(",")[0]))
-    # Names at the right ends, none of them over another.
+    # Write the names at the right ends, so that none overlaps another.
     last = -math.inf
     for height, title in sorted(ends):
         last = max(height + 4, last + 15)

@@ -1,8 +1,13 @@
-"""Run the cells that are not done yet, and append their results to one file.
+"""Run the cells that are not done yet, and add their results to one file.
 
-A folder of experiments holds `text/` (vocabulary and shards), `models/` (what was pre-trained),
-`submission/` (answers to GLUE's test sets, zipped for each seed), `results.jsonl` (a line for each cell),
-`times.jsonl` (their seconds), and the tables as `tables.txt` and `index.html`.
+A folder of experiments contains
+
+    text/                       vocabulary and shards
+    models/                     pre-trained models
+    submission/                 answers to GLUE's test sets, zipped for each seed
+    results.jsonl               the result of each cell, one a line
+    times.jsonl                 the seconds that each cell took, one a line
+    tables.txt, index.html      the tables
 """
 
 import json
@@ -32,13 +37,13 @@ from minibert.experiments.scales import MADE
 from minibert.experiments.tables import Table
 from minibert.experiments.verdicts import Outcomes, require_scipy
 from minibert.tasks import submissions
-from minibert.training.runlog import say
+from minibert.training.runlog import LogMessage, info_if, logger
 
 RESULTS, TIMES = "results.jsonl", "times.jsonl"
-SHARE = {"pre-training": 0.3, "fine-tuning": 0.15}  # of the peak, until times are known
-CELL_SECONDS = 2.0  # of a cell whatever its work, until times are known
-USUAL_GFLOPS = 50.0  # of a machine whose peak is not known
-LONG = 60.0  # seconds of a cell after which it shows its progress
+SHARE = {"pre-training": 0.3, "fine-tuning": 0.15}  # share of the peak rate that is assumed at first
+CELL_SECONDS = 2.0  # seconds of overhead for every cell that are assumed at first
+USUAL_GFLOPS = 50.0  # rate that is assumed for a machine whose peak is unknown
+LONG = 60.0  # seconds; a cell that is expected to take longer shows its progress
 
 
 def reproduce(
@@ -50,48 +55,48 @@ def reproduce(
     show: bool = True,
     write: Callable[["Results"], object] = lambda results: None,
 ) -> "Results":
-    """Run what is missing of some tables, and return the results; see `page.write` for what is made of them.
+    """Run the missing cells of some tables, and return all results; `page.write` makes tables of them.
 
-    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call continues.
+    Ctrl-C loses only the steps since the last checkpoint of a cell: call it again to continue.
 
     Parameters
     ----------
     plan : Plan
         Scale, data, text and folder.
     tables : sequence of Table
-        Those of `TABLES`, or others made like them.
+        Tables of `TABLES`, or others of the same form.
     seeds : sequence of int
-        A training of every cell for each.
+        Every cell is trained once with each.
     minutes : float, default None
-        The longest that this may take: InputError, before anything is trained, where more would be needed.
+        The longest that this may take. If more is expected, InputError is raised before anything is trained.
     show : bool, default True
-        Tell the person watching how it goes.
+        Log the progress.
     write : callable
-        Called with the results at the end, after Ctrl-C as well, before another process may write there.
+        Called with the results at the end, even after Ctrl-C, while no other process may write to the folder.
 
     Returns
     -------
     Results
-        Of all cells, those that were there before among them.
+        The results of all cells, including those of earlier calls.
 
     Raises
     ------
     InputError
         When SciPy is not installed, files are missing or damaged, the given model does not fit, the folder
-        holds results of other settings or something else, `minutes` are too few, or another process writes
-        there.
+        contains results of other settings or something else, `minutes` are too few, or another process is
+        writing to the folder.
     """
     require_scipy()
     with sole_writer(plan.out):
         _check_folder(plan.out)
-        tell = say if show else lambda text: None
-        _tell_sources(plan, tables, tell)
+        info = info_if(show)
+        _log_sources(plan, tables, info)
         cells = plan.cells(tables, seeds)
         results = Results(plan.out, cells)
         missing = [cell for cell in cells if cell.name not in results]
         seconds_left = results.estimate(missing)
         needed = _duration(seconds_left)
-        tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
+        info(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
         if minutes is not None and seconds_left > 60 * minutes:
             names = ", ".join(table.name for table in tables)
             few = f"{minutes=} is too little for {names} at the scale {plan.scale.name}"
@@ -104,13 +109,13 @@ def reproduce(
             remove_unfinished(plan.out / MADE)
             write_folder_atomically(plan.out / MADE, smoke_tasks.make)
         try:
-            for number, cell in enumerate(missing, start=1):
+            for done, cell in enumerate(missing, start=1):
                 result, seconds = _run(cell, results, show)
                 results.add(cell, result, seconds)
                 outcome = _outcome(result)
-                rest = _duration(results.estimate(missing[number:]))
+                rest = _duration(results.estimate(missing[done:]))
                 times = f"({seconds:.0f} s; about {rest} left)"
-                tell(f"{number} of {len(missing)}  {cell.name}: {outcome} {times}")
+                info(f"{done} of {len(missing)}  {cell.name}: {outcome} {times}")
         finally:
             write(results)
         for folder in sorted((plan.out / SUBMISSION).glob("seed*")):
@@ -119,17 +124,17 @@ def reproduce(
 
 
 def _check_folder(out: Path) -> None:
-    """Check that a folder is empty, or from an earlier call, which writes ASKED or MADE first."""
-    held = sorted(path.name for path in out.glob("[!.]*"))
+    """Check that a folder is empty or stems from an earlier call, which writes ASKED or MADE first."""
+    names = sorted(path.name for path in out.glob("[!.]*"))
     begun = (out / MADE).is_dir()
     if not begun and (out / ASKED).exists():
         begun = "vocab_size" in read_json(out / ASKED)
-    if (held and not begun) or {"training.json", "finetune.json"}.intersection(held):
-        raise InputError(f"'{out}' holds {some_of(held)} of something else; choose another `out`.")
+    if (names and not begun) or {"training.json", "finetune.json"}.intersection(names):
+        raise InputError(f"'{out}' holds {some_of(names)} of something else; choose another `out`.")
 
 
 def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
-    """Run a cell; return its result and its seconds, including those of earlier calls."""
+    """Run a cell; return its result and the seconds that it took, including those of interrupted calls."""
     line = results.lines.get(cell.needs, {"result": {}})
     needed = line["result"]
     if "failed" in needed:
@@ -139,11 +144,11 @@ def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
         result = cell.run(show and results.estimate([cell]) > LONG)
     except DivergedError as error:
         result = {"failed": str(error)}
-    here = time.monotonic() - began
-    return result, max(here, result.pop("seconds", 0.0))
+    elapsed = time.monotonic() - began
+    return result, max(elapsed, result.pop("seconds", 0.0))
 
 
-def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], None]) -> None:
+def _log_sources(plan: Plan, tables: Iterable[Table], info: LogMessage) -> None:
     """Say which task replaces a column's task and why, and which columns are left out."""
     sentences: dict[tuple[str, str], None] = {}  # an ordered set
     for table in tables:
@@ -152,21 +157,21 @@ def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], Non
             sentences[column.task, text] = None
     for task, text in sentences:
         if ", in place of" in text or "left out" in text:
-            tell(f"{task.upper()}: {text.rstrip('.')}.")
+            info(f"{task.upper()}: {text.rstrip('.')}.")
 
 
 class Results:
     """The results so far, by the names of cells.
 
-    `lines` are the results and `times` their seconds, each as its file has it; a damaged line is reported
-    and left out.
+    `lines` holds the lines of `results.jsonl`, `times` those of `times.jsonl`; a damaged line is reported and
+    left out.
 
     Parameters
     ----------
     out : Path
         Folder of the experiments.
     cells : sequence of Cell
-        In the order in which their lines are to stand; results of others come before.
+        Cells in the order in which to write their lines; the lines of all other cells precede these.
     """
 
     def __init__(self, out: Path, cells: Sequence[Cell]) -> None:
@@ -176,17 +181,17 @@ class Results:
         self.times = _read_lines(out / TIMES, "how long its cell took is not known any more")
 
     def require_same(self, cells: Sequence[Cell]) -> None:
-        """Refuse results of other settings.
+        """Check that stored results have the settings of the cells.
 
         Parameters
         ----------
         cells : sequence of Cell
-            What is to be run, or has been.
+            Cells that are to be run, or have been.
 
         Raises
         ------
         InputError
-            Where there is a result of one of these cells with other settings.
+            When a result of one of these cells has other settings.
         """
         for cell in cells:
             if cell.name in self and self.lines[cell.name]["settings"] != digest(cell.settings()):
@@ -211,7 +216,7 @@ class Results:
         result : dict
             What `Cell.run` has returned.
         seconds : float
-            That it took, in all sittings.
+            Time that it took, including interrupted calls.
         """
         self.times[cell.name] = {
             "cell": cell.name,
@@ -231,22 +236,22 @@ class Results:
     def _write(self, file: str, lines: dict[str, dict[str, Any]]) -> None:
         """Write a file of lines in the order of the cells, each with its checksum."""
 
-        def place(name: str) -> int:
+        def position(name: str) -> int:
             return self.order.index(name) if name in self.order else -1
 
         text = ""
-        for name in sorted(lines, key=place):
+        for name in sorted(lines, key=position):
             line = lines[name] | {"crc32": digest(lines[name])}
             text += json.dumps(line) + "\n"
         atomic_text(self.out / file, text)
 
     def estimate(self, cells: Iterable[Cell]) -> float:
-        """Estimate how long some cells will take, from other cells or from the machine's peak rate.
+        """Estimate how long some cells will take, from the times of others or the machine's peak rate.
 
         Parameters
         ----------
         cells : iterable of Cell
-            Those that are still to be run.
+            Cells that have yet to be run.
 
         Returns
         -------
@@ -255,30 +260,30 @@ class Results:
         """
         seconds = 0.0
         for cell in cells:
-            known = [line for line in self.times.values() if line["kind"] == cell.kind and line["seconds"]]
-            spent = sum(line["seconds"] for line in known)
-            work = sum(line["work"] for line in known)
-            fixed = min([CELL_SECONDS, *(line["seconds"] for line in known)])
-            seconds += fixed  # reading, measuring and writing, whatever the work
+            similar = [line for line in self.times.values() if line["kind"] == cell.kind and line["seconds"]]
+            spent = sum(line["seconds"] for line in similar)
+            work = sum(line["work"] for line in similar)
+            overhead = min([CELL_SECONDS, *(line["seconds"] for line in similar)])
+            seconds += overhead  # reading, measuring and writing take the same time whatever the work
             if work:
-                seconds += cell.work * max(0.0, spent - fixed * len(known)) / work
+                seconds += cell.work * max(0.0, spent - overhead * len(similar)) / work
             elif cell.work:
                 seconds += cell.work / (SHARE[cell.kind] * self._peak)
         return seconds
 
     @cached_property
     def _peak(self) -> float:
-        """Floating-point operations a second."""
+        """The machine's peak rate in floating-point operations per second."""
         return 1e9 * (engines.peak(cores(), "float32") or USUAL_GFLOPS)
 
 
 def digest(value: Any) -> int:
-    """Return a checksum of a value of JSON.
+    """Return a checksum of a value that can be written as JSON.
 
     Parameters
     ----------
     value : Any
-        The order of the keys of dictionaries does not matter.
+        The order of keys in dictionaries does not matter.
 
     Returns
     -------
@@ -289,7 +294,7 @@ def digest(value: Any) -> int:
 
 
 def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
-    """Read the lines of a file by their cells, none if it is missing; report damaged lines."""
+    """Read the lines of a file by cell, none if it is missing; report damaged lines."""
     lines: dict[str, dict[str, Any]] = {}
     text = ""
     if path.exists():
@@ -299,7 +304,7 @@ def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
         if fields:
             lines[fields["cell"]] = fields
         else:
-            say(f"{path}, line {number} is damaged: {line[:60]!r}; {damage}.")
+            logger.warning(f"{path}, line {number} is damaged: {line[:60]!r}; {damage}.")
     return lines
 
 

@@ -10,8 +10,9 @@ from minibert.experiments.tables import SHAPES
 from minibert.finetuning.preparation import fingerprint
 from minibert.tasks import registry
 
-MADE = "made-tasks"  # the folder of tasks that are made from the books
-# Tasks that can fill a column, the paper's first; what stands in last is made from the books in the package.
+MADE = "made-tasks"  # folder of the tasks that are made from the books
+# Tasks that can fill a column, in order of preference: the paper's own first, and last a task that is made
+# from the books in the package.
 ROLES = {
     "mnli": ("mnli", "snli", "sick", "pair"),
     "qqp": ("qqp", "quora", "pair"),
@@ -25,23 +26,23 @@ ROLES = {
     "ner": ("ner-sentences", "names"),
 }
 OF_BOOKS = {"pair": "classify", "sentence": "classify", "spans": "squad1", "names": "ner-sentences"}
-COLUMNS = {"pair": (("second", "second"),)}  # of tables, beside those that are found by themselves
-PLACES = ("", "glue", "pairs", "squad", "ner")  # in the folder of all data
+COLUMNS = {"pair": (("second", "second"),)}  # option `columns` of tasks whose columns are not all recognised
+PLACES = ("", "glue", "pairs", "squad", "ner")  # folders to search inside the folder of all data
 
 
 class Scale(NamedTuple):
-    """A declared size of every experiment."""
+    """The size of all experiments: model, text, training, and number of seeds."""
 
     name: str
     about: str
-    pretraining: Mapping[str, Any]  # options
-    shapes: Mapping[str, str]  # of the paper -> layers, hidden size and heads here
-    tasks: Mapping[str, Mapping[str, Any]]  # options of fine-tuning by column's task; "": of all
-    seeds: int
+    pretraining: Mapping[str, Any]  # options of pre-training
+    shapes: Mapping[str, str]  # a shape of the paper -> the one at this scale, as layers-hidden-heads
+    tasks: Mapping[str, Mapping[str, Any]]  # a column's task -> options of fine-tuning; "": for all tasks
+    seeds: int  # default number of seeds
 
 
 def _shrunk(*shapes: str) -> dict[str, str]:
-    """Return the paper's SHAPES at a scale, in their order."""
+    """Return the shapes that replace the paper's SHAPES at a scale, given in the same order."""
     return dict(zip(SHAPES, shapes, strict=True))
 
 
@@ -131,15 +132,15 @@ SCALES = {
 
 
 class Source(NamedTuple):
-    """The files of a column's task."""
+    """The task that fills a column, and its files."""
 
-    key: str  # its name in the results
-    task: str  # of the registry
+    key: str  # name in the results
+    task: str  # name in the registry of tasks
     data: Path
-    title: str  # for people; what stands in says so
-    fingerprint: int = 0  # of the examples; 0 of those that are made
-    train: int = smoke_tasks.TRAIN  # training examples
-    missing: str = ""  # why it is not the paper's task
+    title: str  # for people; mentions if it replaces the paper's task
+    fingerprint: int = 0  # checksum of the examples; 0 for tasks made from the books
+    train: int = smoke_tasks.TRAIN  # number of training examples
+    missing: str = ""  # why the paper's task is not used
 
 
 def find_source(role: str, data: Path | None, made: Path, known: bool = True) -> Source | None:
@@ -148,19 +149,23 @@ def find_source(role: str, data: Path | None, made: Path, known: bool = True) ->
     Parameters
     ----------
     role : str
-        A name of ROLES.
+        A key of ROLES.
     data : Path, or None
-        Folder of all data, in whose PLACES files are looked for; None where there is none.
+        Folder of all data, in whose PLACES the files are searched; None if there is none.
     made : Path
-        Folder of what stands in last, made from the books; it need not be there yet.
+        Folder of the tasks made from the books, which need not exist yet.
     known : bool, default True
-        BERT has read the books, and the title is to say so.
+        Whether BERT was pre-trained on the books, so that the title has to say so.
 
     Returns
     -------
     Source, or None
-        None where no files are there and nothing is made for the role. A damaged file raises InputError, as
-        `Task.read` does.
+        None if there are no files and nothing is made for the role.
+
+    Raises
+    ------
+    InputError
+        When a file is damaged, as from `Task.read`.
     """
     missing = ""
     for name in ROLES[role]:

@@ -1,12 +1,12 @@
-"""Make four small tasks from the books in the package, in place of real ones.
+"""Make four small tasks from the books in the package, to replace real ones whose files are missing.
 
-    pair       does the second sentence come next in the book, or elsewhere in the chapter
-    sentence   which of four authors wrote it; no name stands in it
-    spans      which name of the sentences before stands in the gap of the next (as Hill et al. 2016 ask)
-    names      words capitalised within sentences, in lower case: PER if found beside a title or "said" in the
-               book, LOC if often after "in" and the like, else MISC
+    pair       does the second sentence follow the first in the book, or is it from elsewhere in the chapter
+    sentence   which of four authors wrote a sentence that contains no name
+    spans      which name of the preceding sentences fills the gap in the next one (as in Hill et al. 2016)
+    names      tag names in lower-cased sentences. Names are words that are capitalised within sentences: PER
+               if the book has them next to a title or "said", LOC if often after "in" and the like, else MISC
 
-A fifth of each book's chapters is dev. A model pre-trained on these books has read those too.
+A fifth of each book's chapters is dev. A model that was pre-trained on these books has read dev as well.
 """
 
 import json
@@ -21,7 +21,7 @@ from typing import Any
 from minibert.base.files import atomic_json, atomic_text
 from minibert.data.corpus import SentenceStream, embedded_corpus
 
-# The authors of the books in their order, and how many chapters each book has.
+# The books in the order of the corpus: the author, and the number of chapters.
 CHAPTERS = (
     ("Austen", 55),
     ("Austen", 24),
@@ -40,36 +40,36 @@ CHAPTERS = (
     ("Shakespeare", 17),
     ("Whitman", 109),
 )
-VERSE = ("Blake", "Milton", "Shakespeare", "Whitman")  # whose capitals tell no names
+VERSE = ("Blake", "Milton", "Shakespeare", "Whitman")  # their capitals don't mark names
 CLASSES = ("Austen", "Chesterton", "Edgeworth", "Melville")
-TRAIN, DEV = 800, 300  # examples, or fewer where the books run out
-FEWEST, MOST = 6, 30  # words of a sentence
-BEFORE = 5  # sentences before the one with a gap
+TRAIN, DEV = 800, 300  # examples of each task, or fewer if the books run out
+FEWEST, MOST = 6, 30  # words in a sentence
+BEFORE = 5  # how many sentences before the one with a gap are its context
 WORD = re.compile(r"(?:Mrs?|Dr|St)\.|\w+|'s\b|[^\w\s]")
 CAPITAL = re.compile(r"\b((?:Mrs?|Dr|St)\.|\w+) (?=([A-Z][a-z]+)\b(?: (\w+))?)")
 TITLES = set("Mr Mr. Mrs Mrs. Dr Dr. St. Miss Sir Lady Captain Colonel Lord King Queen Father Aunt".split())
 SPEECH = set("said saith cried asked answered replied spake".split())
 AT_PLACES = set("in at near into towards through from".split())
-Chapter = tuple[str, dict[str, str], list[str]]  # author, names in the book with their types, lines
+Chapter = tuple[str, dict[str, str], list[str]]  # author, type of each name in the book, lines
 
 
 def make(folder: Path, seed: int = 0, train: int = TRAIN, dev: int = DEV) -> None:
-    """Write so many examples of each task, or fewer, into a folder of its name.
+    """Write the four tasks, each to a folder of its name.
 
-    "pair" and "sentence" are tables for the task "classify", the former with the column "second"; "spans" are
-    files for "squad1", "names" for "ner" and "ner-sentences". The same arguments give the same bytes.
+    "pair" and "sentence" are tables for the task "classify", the former with the column "second"; "spans" has
+    files for "squad1", and "names" for "ner" and "ner-sentences". The same arguments give the same bytes.
 
     Parameters
     ----------
     folder : Path
-        In which the four folders are made.
+        Folder in which to create the four folders.
     seed : int, default 0
-        Of what is drawn.
+        Seed of the random choice of examples.
     train, dev : int
-        How many examples of each task there are to be.
+        How many examples of each task to make, as far as the books suffice.
     """
     chapters = _chapters()
-    names_of_files = {"train": "eng.train", "dev": "eng.testa"}  # as CoNLL-2003 has them
+    names_of_files = {"train": "eng.train", "dev": "eng.testa"}  # as in CoNLL-2003
     for split, count in (("train", train), ("dev", dev)):
         rng = random.Random(f"{seed} {split}")
         examples = _drawn([*chapters[split].values()], count, rng)
@@ -86,7 +86,7 @@ def make(folder: Path, seed: int = 0, train: int = TRAIN, dev: int = DEV) -> Non
 
 
 def _chapters() -> dict[str, dict[str, list[Chapter]]]:
-    """Read the chapters of the books, by split and author: every fifth one of a book is dev."""
+    """Read the chapters of the books by split and author; every fifth chapter of a book is dev."""
     chapters: dict[str, dict[str, list[Chapter]]] = {"train": {}, "dev": {}}
     stream = SentenceStream(embedded_corpus(), "sentences")
     parts = groupby(stream, bool)  # an empty line ends a chapter
@@ -103,28 +103,28 @@ def _chapters() -> dict[str, dict[str, list[Chapter]]]:
 
 
 def _article(number: int, context: str, question: str, text: str, start: int) -> dict[str, Any]:
-    """Return an example of "spans" as a file of SQuAD 1.1 has it."""
+    """Return an example of "spans" in the format of SQuAD 1.1."""
     answer = {"text": text, "answer_start": start}
-    asked = {"id": str(number), "question": question, "answers": [answer]}
-    return {"title": "", "paragraphs": [{"context": context, "qas": [asked]}]}
+    question_and_answer = {"id": str(number), "question": question, "answers": [answer]}
+    return {"title": "", "paragraphs": [{"context": context, "qas": [question_and_answer]}]}
 
 
 def _tagged_document(rows: Sequence[tuple[str, str]]) -> str:
-    """Return an example of "names" as a file of CoNLL-2003 has it: a document of one sentence."""
+    """Return an example of "names" in the format of CoNLL-2003: a document with one sentence."""
     lines = [f"{word} -X- O {tag}\n" for word, tag in rows]
     sentence = "".join(lines)
     return f"-DOCSTART- -X- O O\n\n{sentence}\n"
 
 
 def _names(text: str) -> dict[str, str]:
-    """Find the words of a book that are capitalised within sentences and never in lower case, with types."""
+    """Find words that are capitalised within sentences and never occur in lower case; return their types."""
     total = Counter[str]()
     people = Counter[str]()
     in_places = Counter[str]()
     for before, word, after in CAPITAL.findall(text):
         total[word] += word not in TITLES
-        is_beside_speech = before in SPEECH or after in SPEECH
-        people[word] += before in TITLES or is_beside_speech
+        is_speaking = before in SPEECH or after in SPEECH
+        people[word] += before in TITLES or is_speaking
         in_places[word] += before in AT_PLACES
     words = set(text.split())
     names = {}
@@ -141,8 +141,8 @@ def _names(text: str) -> dict[str, str]:
 
 
 def _drawn(pools: list[list[Chapter]], count: int, rng: random.Random) -> dict[str, list[Any]]:
-    """Read lines of chapters, from each pool in turn, until each task has enough examples."""
-    # Dictionaries as ordered sets: the same line may be drawn again.
+    """Draw lines of chapters, from each pool in turn, until every task has enough examples."""
+    # Dictionaries serve as ordered sets, because the same line may be drawn more than once.
     examples: dict[str, dict[Any, None]] = {
         "pair": {},
         "sentence": {},
@@ -156,49 +156,49 @@ def _drawn(pools: list[list[Chapter]], count: int, rng: random.Random) -> dict[s
         fewest = min(map(len, examples.values()))
         if fewest >= count:
             break
-    return {task: [*different][:count] for task, different in examples.items()}
+    return {task: [*distinct][:count] for task, distinct in examples.items()}
 
 
 def _examples(rng: random.Random, author: str, names: dict[str, str], lines: list[str]) -> Iterator[Any]:
-    """Yield the examples that a line of a chapter gives, each with the name of its task."""
+    """Draw a line of a chapter, and yield the examples made from it, each with the name of its task."""
     at = rng.randrange(len(lines))
     other = rng.randrange(len(lines))
     line = lines[at]
     if not _fits(line):
         return
-    around = [*lines[at : at + 2], *lines[other : other + 2]]
-    # Both second sentences stand after a line that fits: none tells by itself.
-    if abs(at - other) > 2 and len(around) == 4 and all(map(_fits, around)):
-        yield "pair", (("text", line), ("second", around[1]), ("label", "next"))
-        yield "pair", (("text", line), ("second", around[3]), ("label", "elsewhere"))
+    two_pairs = [*lines[at : at + 2], *lines[other : other + 2]]
+    # Both second sentences follow a line that fits, so that neither gives its label away by itself.
+    if abs(at - other) > 2 and len(two_pairs) == 4 and all(map(_fits, two_pairs)):
+        yield "pair", (("text", line), ("second", two_pairs[1]), ("label", "next"))
+        yield "pair", (("text", line), ("second", two_pairs[3]), ("label", "elsewhere"))
     rows = _tagged(line, names)
     if any(tag != "O" for _, tag in rows):
         yield "names", tuple(rows)
     elif author in CLASSES:
         yield "sentence", (("text", line), ("label", author))
     context = " ".join(lines[max(0, at - BEFORE) : at])
-    places = {}  # the last of each name
+    last_start = {}  # a name -> where it last begins in the context
     for match in WORD.finditer(context):
         if match[0] in names:
-            places[match[0]] = match.start()
+            last_start[match[0]] = match.start()
     gaps = []
     for match in WORD.finditer(line):
-        if match[0] in places and line.count(match[0]) == 1:
+        if match[0] in last_start and line.count(match[0]) == 1:
             gaps.append(match)
-    if len(places) > 1 and gaps and len(context.split()) <= MOST * BEFORE:
+    if len(last_start) > 1 and gaps and len(context.split()) <= MOST * BEFORE:
         gap = rng.choice(gaps)
         question = f"{line[: gap.start()]}_{line[gap.end() :]}"
-        yield "spans", (context, question, gap[0], places[gap[0]])
+        yield "spans", (context, question, gap[0], last_start[gap[0]])
 
 
 def _fits(sentence: str) -> bool:
-    """Return whether a sentence has the right length, and no mark of a gap in it."""
+    """Return whether a sentence has a suitable length and doesn't contain the mark of a gap."""
     words = sentence.split()
     return FEWEST <= len(words) <= MOST and "_" not in sentence
 
 
 def _tagged(line: str, names: dict[str, str]) -> list[tuple[str, str]]:
-    """Tag the words of a line: names in a row are one, of the type of its last word."""
+    """Tag the words of a line; adjacent names form one entity, whose type is that of its last word."""
     rows = []
     for is_named, run in groupby(WORD.findall(line), names.__contains__):
         words = list(run)

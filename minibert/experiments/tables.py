@@ -1,7 +1,8 @@
 """The paper's tables: what each varies, measures and claims (Devlin et al. 2019, sections 4, 5 and C).
 
-A table is rows, each a pre-trained model and how it is fine-tuned; columns, each a task or the held-out text;
-and the orderings that the paper reads from it. A new row is a `Row`, a new pre-training an entry of `MODELS`.
+A table consists of rows (a pre-trained model and how it is fine-tuned), columns (a task, or the held-out
+text), and orderings (the claims that the paper makes from it). To add a row, write a `Row`; to add a
+pre-training, an entry of `MODELS`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 BERT, UNTRAINED = "bert", "untrained"
-MIXES = {  # of [MASK], the token itself, a random one
+MIXES = {  # shares of [MASK], the unchanged token, a random token
     BERT: (0.8, 0.1, 0.1),
     "mask100": (1.0, 0.0, 0.0),
     "mask80-random20": (0.8, 0.0, 0.2),
@@ -18,9 +19,10 @@ MIXES = {  # of [MASK], the token itself, a random one
     "same20-random80": (0.0, 0.2, 0.8),
     "random100": (0.0, 0.0, 1.0),
 }
-SHAPES = ("3-768-12", "6-768-3", "6-768-12", "12-768-12", "12-1024-16", "24-1024-16")  # of the paper
-# What is pre-trained, by name: options beside those of the scale. `shape` is one of SHAPES, which the scale
-# shrinks.
+# The paper's shapes, as layers-hidden-heads.
+SHAPES = ("3-768-12", "6-768-3", "6-768-12", "12-768-12", "12-1024-16", "24-1024-16")
+# Models to pre-train: name -> options in addition to those of the scale. `shape` is one of SHAPES, which the
+# scale shrinks.
 MODELS: dict[str, Mapping[str, Any]] = {
     UNTRAINED: {},
     "no-nsp": {"next_sentence": False},
@@ -31,27 +33,27 @@ MODELS: dict[str, Mapping[str, Any]] = {
 
 
 class Row(NamedTuple):
-    """A line of a table: a model, and how it is fine-tuned."""
+    """A row of a table: a model, and how it is fine-tuned."""
 
     title: str
-    model: str  # of MODELS
-    paper: Mapping[str, float] = NOTHING  # the paper's figure by column
-    finetuning: Mapping[str, Any] = NOTHING  # options beside those of the task and scale
-    share: float = 1.0  # of the steps of pre-training, one of SHARES: a checkpoint on the way
+    model: str  # a key of MODELS
+    paper: Mapping[str, float] = NOTHING  # name of a column -> the paper's figure
+    finetuning: Mapping[str, Any] = NOTHING  # options in addition to those of the scale and task
+    share: float = 1.0  # one of SHARES; below 1, the checkpoint after that share of the pre-training's steps
 
 
 class Column(NamedTuple):
-    """A measurement of each row."""
+    """A column of a table: what is measured of every row."""
 
     name: str
     title: str
-    task: str  # a name of `scales.ROLES`, or "held-out" for the loss of masked words
-    finetuning: Mapping[str, Any] = NOTHING
+    task: str  # a key of `scales.ROLES`, or "held-out" for the loss on masked words
+    finetuning: Mapping[str, Any] = NOTHING  # options that take precedence over the row's
     split: str = "dev"
 
     @property
     def held_out(self) -> bool:
-        """Return whether it is the loss on held-out text, rather than a task's metric."""
+        """Return whether the column measures the loss on held-out text instead of a task's metric."""
         return self.task == "held-out"
 
 
@@ -59,9 +61,9 @@ class Ordering(NamedTuple):
     """A claim: one row is better than another in a column."""
 
     better: str  # title of a row
-    worse: str
-    column: str
-    why: str = ""
+    worse: str  # title of a row
+    column: str  # name of a column
+    why: str = ""  # the paper's argument
 
 
 class Table(NamedTuple):
@@ -73,7 +75,7 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     orderings: tuple[Ordering, ...]
     note: str = ""
-    averaged: bool = False  # over its columns, as GLUE is
+    averaged: bool = False  # whether each row has an average over the columns, as in GLUE
 
 
 HELD_OUT = Column("ppl", "LM (ppl)", "held-out")
@@ -88,13 +90,13 @@ NO_TRAINING = Row("Untrained", UNTRAINED)
 
 
 def _row(title: str, model: str, columns: str, *figures: float, **finetuning: Any) -> Row:
-    """Return a row with the paper's figure for each of some columns, named in one string."""
+    """Return a row with the paper's figures for some columns, whose names are given in one string."""
     paper = dict(zip(columns.split(), figures, strict=True))
     return Row(title, model, paper, finetuning)
 
 
 def _each(better: str, worse: str, columns: str, why: str) -> Iterator[Ordering]:
-    """Return the same claim for each of some columns, named in one string."""
+    """Yield the same claim for each of some columns, whose names are given in one string."""
     return (Ordering(better, worse, column, why) for column in columns.split())
 
 
@@ -187,7 +189,7 @@ TABLE8 = Table(
         Ordering("80% 10% 10%", "100% 0% 0%", "ner", "only [MASK] hurts less where all is fine-tuned"),
     ),
 )
-SHARES = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the steps, where Figure 5 looks
+SHARES = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the steps at which Figure 5 measures
 FIGURE5 = Table(
     "figure5",
     "Steps of pre-training",
@@ -205,7 +207,7 @@ FIGURE5 = Table(
     ),
     "A checkpoint on the way of a falling learning rate is not the end of a shorter run.",
 )
-_GLUE = "mnli qqp qnli sst2 cola stsb mrpc rte"  # the paper's figures are of BERT BASE, on test
+_GLUE = "mnli qqp qnli sst2 cola stsb mrpc rte"  # the paper's figures are those of BERT BASE on test
 TABLE1 = Table(
     "table1",
     "GLUE",

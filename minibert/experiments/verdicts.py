@@ -1,10 +1,31 @@
-"""Judge whether one row of a table is better than another, from a few trainings each on the same examples.
+"""Judge whether one row of a table is better than another, from a few trainings of each on the same examples.
 
-Other seeds and other examples would give another difference. Seeds: two rows with 3 to 5 say too little, so
-what the additive model rows + seeds leaves is pooled over the column, with its degrees of freedom for t; it
-counts at least half of what the two rows leave, and at least their flips, examples that change from seed to
-seed. Examples: the spread of the mean over seeds, less the flips, which seeds have counted. The interval
-reaches to the root of (t se_seeds)^2 + (1.96 se_examples)^2 (Howe 1974). Nothing is drawn at random.
+The effect is a mean over S seeds and n examples. Both are samples, so its confidence interval has two
+standard errors. Let x[s,i] be what example i contributes under seed s to the metric of a row (`estimate`), or
+to the difference of two rows (`compare`), and split it as in a two-way analysis of variance:
+
+    x[s,i]        = mean + seed[s] + example[i] + rest[s,i]
+    interaction   = sum(rest^2) / ((S - 1) (n - 1) n)                     answers that flip from seed to seed
+    observed      = sum(seed^2) / (S - 1)                                 variance between these seeds
+    se_seeds^2    = max(pooled, (pooled + observed) / 2, interaction) / S
+    se_examples^2 = max(0, sum(example^2) / ((n - 1) n) - interaction / S)
+    half          = sqrt((t[0.975] se_seeds)^2 + (1.96 se_examples)^2)    (Howe 1974)
+    interval      = mean - half ... mean + half
+    smallest      = half + sqrt((t[0.80] se_seeds)^2 + (0.84 se_examples)^2)
+
+`smallest` is the effect that would be detected with a power of 80%. The interaction is subtracted from
+se_examples because the variance between seeds already includes it.
+
+Three to five seeds are too few to estimate the variance between seeds from two rows alone, so `pooled` comes
+from the scores of all rows of the column. With `residual` the sum of squares that the additive model
+score = row + seed leaves, on f degrees of freedom, and `within` the one that score = row leaves, on g:
+
+    two rows     pooled = 2 residual / f, and t has f degrees of freedom
+    one row      pooled = within / g, and t has the degrees of freedom of Satterthwaite (1946):
+                 within^2 / ((within - residual)^2 / (g - f) + residual^2 / f)
+
+Where n - 1, g - f or f is zero, one takes its place, and t has at least one degree of freedom. Nothing is
+drawn at random.
 """
 
 import math
@@ -17,22 +38,22 @@ import numpy as np
 
 from minibert.base.errors import InputError
 
-DIGITS = {"mean": "01", "f1": "0123456789"}  # of the values that JSON has as one string
-NOT_RUN = "not run"  # in place of an answer
+DIGITS = {"mean": "01", "f1": "0123456789"}  # values that are stored in JSON as one string of digits
+NOT_RUN = "not run"  # instead of an answer
+DECIMALS = 12  # results are rounded to so many, or rounding errors would decide between equal rows
 Trainings = Mapping[str, Mapping[int, "Outcomes"]]  # by row and seed
-# A mean, the ends of its interval, and the effect that is seen with 80% power.
+# The mean, both ends of its interval, and the smallest effect that is detected with 80% power.
 Interval = tuple[float, float, float, float]
-Squares = tuple[float, int]  # a sum of squares, and its degrees of freedom
-NORMAL_975 = 1.959964  # quantiles of the normal distribution: of a 95% interval,
-NORMAL_80 = 0.841621  # and of a power of 80%
+NORMAL_975 = 1.959964  # quantile of the normal distribution for a 95% interval
+NORMAL_80 = 0.841621  # quantile of the normal distribution for a power of 80%
 
 
 class Outcomes(NamedTuple):
     """The values that a metric is computed from, for each example of one training."""
 
-    kind: str  # "mean": the metric is the mean of the values; "f1": micro F1 of counts
+    kind: str  # "mean": the metric is the mean of the values; "f1": it is the micro F1 of counts
     values: np.ndarray  # "mean": (n,) float64; "f1": (n,3) int64: right, predicted, expected
-    groups: tuple[int, ...] = ()  # sizes of groups of neighbours that are alike, sentences of a document
+    groups: tuple[int, ...] = ()  # sizes of groups of dependent neighbours, such as sentences of a document
 
     def score(self, rows: Any = None) -> float:
         """Return the metric of all examples, or of some.
@@ -40,12 +61,12 @@ class Outcomes(NamedTuple):
         Parameters
         ----------
         rows : (k,) int, default None
-            Numbers of the examples, some of them several times; None for all, once each.
+            Indices of the examples, which may repeat; None: each example once.
 
         Returns
         -------
         float
-            The mean, or micro F1 as a share of one: 0.0 where nothing is predicted or expected.
+            The mean, or micro F1 between 0 and 1; F1 is 0.0 where nothing is predicted or expected.
         """
         values = self.values if rows is None else self.values[rows]
         if self.kind == "mean":
@@ -56,19 +77,19 @@ class Outcomes(NamedTuple):
         return 2 * right / (predicted + expected)
 
     def parts(self, grouped: bool = True) -> np.ndarray:
-        """Return numbers whose mean is the metric, and whose spread is its noise.
+        """Return what each example contributes: the mean is the metric, the spread its sampling noise.
 
-        Micro F1 is not a mean of its examples; its parts are those of the metric to first order.
+        Micro F1 is not a mean over examples; its parts are those of its linearisation.
 
         Parameters
         ----------
         grouped : bool, default True
-            Join the examples of each group, where there are groups, as they are not independent.
+            If there are groups, add up the examples of each group, because they are not independent.
 
         Returns
         -------
         (n,) float64
-            One for each example, or one for each group.
+            One part for each example, or one for each group.
         """
         parts = self.values
         if self.kind == "f1":
@@ -84,7 +105,7 @@ class Outcomes(NamedTuple):
         return mean + sums * (len(self.groups) / len(parts))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads: small whole numbers as a string of digits, others as a list."""
+        """Convert to what `from_json` reads: values that are digits as one string, others as a list."""
         digits = DIGITS[self.kind]
         flat = self.values.ravel().tolist()
         values: Any = flat
@@ -97,12 +118,12 @@ class Outcomes(NamedTuple):
 
     @classmethod
     def from_json(cls, stored: Any) -> Self:
-        """Return the outcomes from the result of `to_json`.
+        """Restore outcomes from the result of `to_json`.
 
         Parameters
         ----------
         stored : dict
-            A result of `to_json`, as JSON gives it back.
+            A result of `to_json`, after a round trip through JSON.
 
         Returns
         -------
@@ -111,15 +132,16 @@ class Outcomes(NamedTuple):
         Raises
         ------
         InputError
-            When this is none of its results: fields are missing, counts can't be, or groups don't add up.
+            When `to_json` can't have written it: fields are missing, counts are impossible, or groups don't
+            add up to the number of examples.
         """
         with suppress(KeyError, OverflowError, TypeError, ValueError):
             kind = stored["kind"]
-            given = stored["values"]
+            stored_values = stored["values"]
             groups = tuple(stored.get("groups", ()))
-            flat = given
-            if isinstance(given, str):
-                flat = [DIGITS[kind].index(x) for x in given]
+            flat = stored_values
+            if isinstance(stored_values, str):
+                flat = [DIGITS[kind].index(x) for x in stored_values]
             if kind == "f1":
                 values = np.array(flat, np.int64).reshape(-1, 3)
                 if values.min() < 0 or (values[:, :1] > values).any():
@@ -128,48 +150,58 @@ class Outcomes(NamedTuple):
                 values = np.array(flat, np.float64)
             if groups and (min(groups) < 1 or sum(groups) != len(values)):
                 raise ValueError("groups")
-            if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
-                return cls(kind, values, groups)
+            if len(values) and np.isfinite(values).all():
+                written_again = cls(kind, values).to_json()["values"]
+                if written_again == stored_values:
+                    return cls(kind, values, groups)
         raise InputError(f"{stored!r:.60} are not outcomes; give a kind and values as Outcomes.to_json does.")
 
 
 class Estimate(NamedTuple):
-    """The result of a row: the mean over seeds and its 95% interval, without ends for one seed."""
+    """The result of one row: the mean over seeds and its 95% interval, infinite for a single seed."""
 
     value: float
     low: float
     high: float
-    seeds: tuple[float, ...]  # the metric of each
+    seeds: tuple[float, ...]  # the metric of each seed
 
 
 class Verdict(NamedTuple):
-    """Whether one row is better than another; below two common seeds all but `effect` is infinite."""
+    """Whether one row is better than another; with fewer than two common seeds only `effect` is finite."""
 
-    answer: str  # "yes", "no" (the reverse shows), "undecided", "at the floor"
-    effect: float  # better - worse, over common seeds
-    low: float  # its 95% interval
+    answer: str  # "yes", "no" (it is significantly worse), "undecided" or "at the floor"
+    effect: float  # the better row minus the worse one, averaged over common seeds
+    low: float  # lower end of the 95% interval of the effect
     high: float
-    smallest: float  # the effect that is seen with 80% power at this noise
+    smallest: float  # the smallest effect that would be detected with 80% power at this noise
+
+
+class SumOfSquares(NamedTuple):
+    """The squares that a linear model leaves unexplained."""
+
+    total: float
+    freedom: int  # degrees of freedom
 
 
 class Judge:
-    """One column of a table: trainings by row and seed, and the strongest trivial baseline beside them.
+    """Compare the rows of one column of a table with each other and with its strongest trivial baseline.
 
-    What another seed would change is estimated from the trainings in `pool`, by default those of the rows.
+    The variance between seeds is estimated from the trainings in `pool`; the module's docstring has the
+    equations.
 
     Parameters
     ----------
     rows : dict of dict of Outcomes
-        By row and seed; all of the same examples.
+        Outcomes by row and seed, all on the same examples.
     floor : Outcomes, default None
-        Of the strongest trivial baseline: rows of which none is better are "at the floor".
+        Outcomes of the strongest trivial baseline. Two rows neither of which beats it are "at the floor".
     pool : dict of dict of Outcomes, default None
-        Trainings that tell how much seeds change this column; None: `rows`.
+        Trainings from which to estimate the variance between seeds; None: `rows`.
 
     Raises
     ------
     InputError
-        When a row has no training, or the outcomes are not of the same examples.
+        When a row has no training, or the outcomes are not on the same examples.
     """
 
     def __init__(self, rows: Trainings, floor: Outcomes | None = None, pool: Trainings | None = None) -> None:
@@ -184,7 +216,7 @@ class Judge:
         shapes = {(outcomes.kind, outcomes.values.shape) for outcomes in everything}
         if len(shapes) > 1:
             raise InputError(f"Outcomes of one column are {sorted(shapes)}; give the same examples.")
-        # Results of earlier versions know no groups: then each example counts for itself everywhere.
+        # Results of earlier versions have no groups; if there are some, no row is grouped.
         grouped = len({outcomes.groups for outcomes in everything}) == 1
         self._parts = {
             row: {seed: outcomes.parts(grouped) for seed, outcomes in seeds.items()}
@@ -194,43 +226,43 @@ class Judge:
         self._within, self._residual = _noise_of_seeds(rows if pool is None else pool)
 
     def estimate(self, row: str) -> Estimate:
-        """Return the estimate of a row.
+        """Estimate the metric of a row from all of its seeds.
 
         Parameters
         ----------
         row : str
-            Its name.
+            Name of the row.
 
         Returns
         -------
         Estimate
-            Of all seeds of the row; infinite ends where there is one seed alone.
+            With infinite ends where the row has a single seed.
         """
         parts = self._stacked(row, row)
-        value, low, high, _ = self._of_row(parts)
+        value, low, high, _ = self._row_interval(parts)
         return Estimate(value, low, high, tuple(parts.mean(axis=1).tolist()))
 
     def compare(self, better: str, worse: str) -> Verdict:
-        """Return whether one row is better than another, paired by seed and by example.
+        """Decide whether one row is better than another, paired by seed and by example.
 
         Parameters
         ----------
         better, worse : str
-            Names of the rows: the claim is that `better` is ahead.
+            Names of the rows; the claim is that `better` is better.
 
         Returns
         -------
         Verdict
-            "yes" or "no" where the interval of the effect lies on one side of zero.
+            "yes" or "no" where the interval of the effect excludes zero.
         """
         first = self._stacked(better, worse)
         second = self._stacked(worse, better)
         common = self._parts[better].keys() & self._parts[worse].keys()
         if len(common) < 2:
             return Verdict("undecided", float(first.mean() - second.mean()), -math.inf, math.inf, math.inf)
-        squares, freedom = self._residual
-        # The variance of a difference is twice that of a training.
-        interval = _interval(first - second, 2 * squares / freedom, freedom)
+        residual, freedom = self._residual
+        # The variance of a difference is twice the variance of one training.
+        interval = _interval(first - second, 2 * residual / freedom, freedom)
         _, low, high, _ = interval
         answer = "undecided"
         if low > 0:
@@ -243,56 +275,58 @@ class Judge:
 
     def _is_above_floor(self, row: str) -> bool:
         """Return whether the whole interval of a row lies above the trivial baseline."""
-        _, low, _, _ = self._of_row(self._stacked(row, row) - self._floor)
+        _, low, _, _ = self._row_interval(self._stacked(row, row) - self._floor)
         return low > 0
 
+    # -> (S,n)
     def _stacked(self, row: str, other: str) -> np.ndarray:
-        """Return (S,n), a row's trainings with the seeds of another row, or all without another row."""
+        """Stack a row's trainings that share a seed with another row, or all of them if none does."""
         seeds = self._parts[row]
         common = seeds.keys() & self._parts[other].keys()
         return np.stack([seeds[seed] for seed in sorted(common or seeds)])
 
     # parts (S,n)
-    def _of_row(self, parts: np.ndarray) -> Interval:
-        """Return the interval of one row by itself."""
+    def _row_interval(self, parts: np.ndarray) -> Interval:
+        """Return the interval of the mean of one row."""
         if len(parts) < 2:
             return float(parts.mean()), -math.inf, math.inf, math.inf
-        # What seeds do to all rows and what they do to each are summed by Satterthwaite's rule (1946).
-        squares, freedom = self._within
+        # `within` sums what a seed does to all rows alike and what it does to each row by itself;
+        # Satterthwaite (1946) gives the degrees of freedom of such a sum.
+        within, freedom = self._within
         residual, residual_freedom = self._residual
-        of_all_rows = (squares - residual) ** 2 / max(1, freedom - residual_freedom)
-        of_each_row = residual**2 / max(1, residual_freedom)
-        denominator = of_all_rows + of_each_row
+        common_to_rows = (within - residual) ** 2 / max(1, freedom - residual_freedom)
+        specific_to_row = residual**2 / max(1, residual_freedom)
+        denominator = common_to_rows + specific_to_row
         effective_freedom = 1.0
         if denominator:
-            effective_freedom = max(1.0, squares**2 / denominator)
-        return _interval(parts, squares / freedom, effective_freedom)
+            effective_freedom = max(1.0, within**2 / denominator)
+        return _interval(parts, within / freedom, effective_freedom)
 
 
-def _noise_of_seeds(rows: Trainings) -> tuple[Squares, Squares]:
-    """Return the variation over seeds: the squares within rows, and the residual of the model rows + seeds.
+def _noise_of_seeds(rows: Trainings) -> tuple[SumOfSquares, SumOfSquares]:
+    """Return how much scores vary over seeds: what the models score = row and score = row + seed leave.
 
-    A row that has collapsed to one answer has no noise, and would hide that of the others: it is left out,
-    where the others alone say something.
+    A row that always gives the same answer does not vary, and including it would understate how much the
+    others do. Such rows are left out if the others suffice for an estimate.
     """
     cells = []
-    steady = set()
+    constant_rows = set()
     for row, seeds in rows.items():
         scores = {seed: outcomes.score() for seed, outcomes in seeds.items()}
         cells += [(row, seed, score) for seed, score in scores.items()]
         if len(set(scores.values())) == 1:
-            steady.add(row)
-    noisy = cells
-    if len(rows) - len(steady) >= 2:
-        noisy = [cell for cell in cells if cell[0] not in steady]
-    within, residual = _squares_of(noisy)
-    if not (within[1] and residual[1]):
+            constant_rows.add(row)
+    varying = cells
+    if len(rows) - len(constant_rows) >= 2:
+        varying = [cell for cell in cells if cell[0] not in constant_rows]
+    within, residual = _squares_of(varying)
+    if not (within.freedom and residual.freedom):
         within, residual = _squares_of(cells)
     return within, residual
 
 
-def _squares_of(cells: list[tuple[str, int, float]]) -> tuple[Squares, Squares]:
-    """Return the residuals of scores (row, seed, score) after rows, and after rows and seeds."""
+def _squares_of(cells: list[tuple[str, int, float]]) -> tuple[SumOfSquares, SumOfSquares]:
+    """Fit the models score = row and score = row + seed to cells of row, seed and score."""
     columns = zip(*cells, strict=True)
     rows, seeds, scores = map(np.array, columns)
     within = _unexplained(scores, rows)
@@ -301,59 +335,64 @@ def _squares_of(cells: list[tuple[str, int, float]]) -> tuple[Squares, Squares]:
 
 
 # scores (n,), each factor (n,)
-def _unexplained(scores: np.ndarray, *factors: np.ndarray) -> Squares:
-    """Return the sum of squares that an additive model of factors leaves, and its degrees of freedom."""
-    columns = [factor[:, None] == np.unique(factor) for factor in factors]
-    design = np.hstack(columns).astype(np.float64)
-    fitted, _, rank, _ = np.linalg.lstsq(design, scores)
-    left = scores - design @ fitted
-    squares = float((left**2).sum())
+def _unexplained(scores: np.ndarray, *factors: np.ndarray) -> SumOfSquares:
+    """Return the squares that an additive model of some factors leaves unexplained."""
+    indicators = [factor[:, None] == np.unique(factor) for factor in factors]
+    design = np.hstack(indicators).astype(np.float64)
+    coefficients, _, rank, _ = np.linalg.lstsq(design, scores)
+    residuals = scores - design @ coefficients
+    total = float((residuals**2).sum())
     freedom = len(scores) - int(rank)
-    return squares, freedom
+    return SumOfSquares(total, freedom)
 
 
 # parts (S,n)
 def _interval(parts: np.ndarray, pooled: float, freedom: float) -> Interval:
-    """Return the interval of a mean over seeds, each with the pooled variance, and over examples.
+    """Return the interval of a mean over seeds and examples; the module's docstring has the equations.
 
-    With S seeds and n examples, and the parts split into mean + seed + example + rest:
+    Parameters
+    ----------
+    parts : (S,n) float64
+        At least two seeds.
+    pooled : float
+        Variance of one seed's mean, estimated from the whole column.
+    freedom : float
+        Degrees of freedom of `pooled`.
 
-        flips     what the rest contributes to the variance of one seed's mean
-        examples  variance of the mean over examples, less the share of the flips in it
-        noise     variance of the mean over seeds: the pooled one, but at least half of what these seeds show,
-                  and at least the flips
-        half      root of (t se_seeds)^2 + (1.96 se_examples)^2 (Howe 1974)
+    Returns
+    -------
+    tuple of float
+        The mean, the ends of its 95% interval, and the smallest effect that is detected with 80% power.
     """
-    seeds, n = parts.shape
+    S, n = parts.shape
     pairs = max(1, n - 1) * n
-    of_seeds = parts.mean(axis=1)
-    of_examples = parts.mean(axis=0)
+    seed_means = parts.mean(axis=1)
+    example_means = parts.mean(axis=0)
     mean = float(parts.mean())
 
-    rest = parts - of_seeds[:, None] - of_examples + parts.mean()
-    flips = float((rest**2).sum()) / ((seeds - 1) * pairs)
+    rest = parts - seed_means[:, None] - example_means + parts.mean()
+    interaction = float((rest**2).sum()) / ((S - 1) * pairs)
 
-    squares = (of_examples - mean) ** 2
+    squares = (example_means - mean) ** 2
     spread = float(squares.sum()) / pairs
-    examples = max(0.0, spread - flips / seeds)
+    variance_of_examples = max(0.0, spread - interaction / S)
 
-    shown_here = float(of_seeds.var(ddof=1))
-    pooled_and_shown = (pooled + shown_here) / 2
-    noise = max(pooled, pooled_and_shown, flips) / seeds
+    observed = float(seed_means.var(ddof=1))
+    halfway = (pooled + observed) / 2
+    variance_of_seeds = max(pooled, halfway, interaction) / S
 
-    def reach(t: float, z: float) -> float:
-        return math.sqrt(t * t * noise + z * z * examples)
+    def combined(t: float, z: float) -> float:
+        return math.sqrt(t * t * variance_of_seeds + z * z * variance_of_examples)
 
-    half = reach(t_quantile(0.975, freedom), NORMAL_975)
-    # To be seen four times in five, an effect has to be larger than that by its own 80% quantile.
-    more = reach(t_quantile(0.8, freedom), NORMAL_80)
+    half = combined(t_quantile(0.975, freedom), NORMAL_975)
+    # An effect is detected in four samples of five if it exceeds `half` by its own 80% quantile.
+    margin = combined(t_quantile(0.8, freedom), NORMAL_80)
 
-    # What rounding leaves of no difference decides nothing.
     return (
-        round(mean, 12),
-        round(mean - half, 12),
-        round(mean + half, 12),
-        round(half + more, 12),
+        round(mean, DECIMALS),
+        round(mean - half, DECIMALS),
+        round(mean + half, DECIMALS),
+        round(half + margin, DECIMALS),
     )
 
 
@@ -363,9 +402,9 @@ def t_quantile(share: float, freedom: float) -> float:
     Parameters
     ----------
     share : float
-        Share of the distribution that lies below, between 0 and 1.
+        Share of the distribution below the quantile, between 0 and 1.
     freedom : float
-        Degrees of freedom, at least 1; any number, as Satterthwaite's rule gives.
+        Degrees of freedom, at least 1; Satterthwaite's are not whole numbers.
 
     Returns
     -------
@@ -388,7 +427,7 @@ def require_scipy() -> None:
     Raises
     ------
     InputError
-        When it is not, with what to install.
+        When it is not; the message says what to install.
     """
     if find_spec("scipy") is None:
         how = "pip install '.[experiments]' brings it"
@@ -396,18 +435,18 @@ def require_scipy() -> None:
 
 
 def effect_text(verdict: Verdict, percent: bool = True) -> str:
-    """Return the effect of a verdict with its interval, such as "+7.2 [5.1, 9.0]".
+    """Write the effect of a verdict with its interval, such as "+7.2 [5.1, 9.0]".
 
     Parameters
     ----------
     verdict : Verdict
     percent : bool, default True
-        Write shares of one in percent; else as they are, with three places.
+        Write the effect in percentage points; False: as it is, with three decimals.
 
     Returns
     -------
     str
-        With what would be seen where the verdict is undecided.
+        An undecided verdict also states the effect that would have been detected.
     """
     numbers = (f"{100 * x:.1f}" if percent else f"{x:.3f}" for x in verdict[1:])
     effect, low, high, smallest = numbers

@@ -1,7 +1,7 @@
-"""The explorer: a trained BERT in one HTML file, its tokenizer, forward and backward pass in JavaScript.
+"""The explorer: a trained BERT in one HTML file, with tokenizer, forward and backward pass in JavaScript.
 
-`packing` turns models into what the page's scripts read, `page` puts the page together. The scripts are a
-second implementation, and tests hold their pieces, hidden states, logits and gradients against the first.
+`packing` converts models to the data that the scripts read, and `page` assembles the page. The scripts are a
+second implementation; tests compare their pieces, hidden states, logits and gradients with those of Python.
 """
 
 from minibert.explorer.page import Explorer, show

@@ -1,4 +1,4 @@
-"""From models to the page's data: weights rounded to float16 or int8, vocabulary, tables of Unicode."""
+"""Pack models into the data of a page: weights in float16 or int8, the vocabulary, tables of Unicode."""
 
 import base64
 import os
@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert import hub
+from minibert.api.base import Estimator
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.model_names import folder_of, locate, step_of
 from minibert.core.arrays import Array
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model.head_kinds import KINDS
-from minibert.model.params import Parameters
+from minibert.model.params import Head, Parameters
 from minibert.tokenizer import Tokenizer, unicode
 from minibert.training.runlog import read_metrics
 
@@ -22,41 +23,43 @@ from minibert.training.runlog import read_metrics
 FIELDS = "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size".split()
 FIELDS += "max_position_embeddings type_vocab_size hidden_act layer_norm_eps".split()
 PARTS = ("bert.pooler", "cls.predictions", "cls.seq_relationship", "classifier", "qa_outputs")
-LARGEST_HALF = 65504  # of float16
-LAST = 0x110000  # after the last code point
+LARGEST_HALF = 65504  # the largest finite number in float16
+LARGEST_INT8 = 127  # the largest magnitude of a weight in 8 bits
+LOSS_STEPS = 20  # recorded steps over which the training loss is averaged
+LAST = 0x110000  # one after the last code point of Unicode
 
 
 class Model(NamedTuple):
     """A model to be packed into a page."""
 
     name: str
-    step: int | None  # of a checkpoint of a run; None: the model at its end
-    loss: float | None  # of training, about that step
+    step: int | None  # step of a run's checkpoint; None: the final model
+    loss: float | None  # training loss around that step, if it was recorded
     params: Parameters
-    missing: tuple[str, ...]  # Hugging Face's names of what only has its initial value
+    missing: tuple[str, ...]  # Hugging Face's names of the tensors that still have their initial values
     labels: tuple[str, ...]
     tokenizer: Tokenizer
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """Return the trained tensors by Hugging Face's names and in its layout: weights (outputs, inputs)."""
+        """Return the trained tensors with Hugging Face's names and layout: weights are (outputs, inputs)."""
         tensors = hub.to_hf(self.params)
         lost = self.lost
         return {name: tensor for name, tensor in tensors.items() if not name.startswith(lost)}
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Return the prefixes of the names of poolers and heads that were not fully trained."""
+        """Return the name prefixes of the pooler and heads that are left out because they lack training."""
         return tuple(part for part in PARTS if any(name.startswith(part) for name in self.missing))
 
 
-def read_model(model: str | os.PathLike[str] | Bert) -> Model:
+def read_model(model: str | os.PathLike[str] | Bert | Estimator) -> Model:
     """Read a model, or take one from memory.
 
     Parameters
     ----------
-    model : str, path or Bert
-        Its name, a folder or `RUN@STEP`.
+    model : str, path, Bert or Estimator
+        A folder or `RUN@STEP`, a `Bert`, or a fitted estimator.
 
     Returns
     -------
@@ -65,13 +68,13 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
     Raises
     ------
     InputError
-        As `hub.load`, for a head that the scripts can't compute, without a vocabulary, and when it is neither
-        a path nor a Bert.
+        When `hub.load` raises it, the scripts can't compute the head, there is no vocabulary, an estimator is
+        not fitted, or `model` is none of these.
     """
     if isinstance(model, Bert):
         missing = model.missing
-        # A page computes the decoder from the word embeddings. Where a model has one of its own, its head
-        # is left out as if it were not there; `Bert.from_pretrained` counts it as trained.
+        # The scripts use the word embeddings as the decoder. A model with a separate decoder is therefore
+        # shown without its head for masked words, although `Bert.from_pretrained` counts it as trained.
         if model.params.decoder is not None:
             names = hub.to_hf(model.params)
             missing += tuple(name for name in names if name.startswith("cls.predictions."))
@@ -84,18 +87,15 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
             labels=(),
             tokenizer=model.tokenizer,
         )
+    if isinstance(model, Estimator):
+        return _of_estimator(model)
     if not isinstance(model, str | os.PathLike):
-        raise InputError(f"A {type(model).__name__} can't be shown; save it and give the folder, or a Bert.")
+        advice = "give a folder, a Run, a Bert or an estimator"
+        raise InputError(f"A {type(model).__name__} can't be shown; {advice}.")
     model = os.fspath(model)
     _, params, report = hub.load(model)
     head = params.head
-    if head.lstm or head.pool:
-        what = "a head that joins the windows of long texts"
-        if head.lstm:
-            what = "LSTMs on its encoder"
-        raise InputError(
-            f"'{model}' has {what}, which a page can't compute; show the model it was tuned from."
-        )
+    _require_shown(head, f"'{model}'")
     folder, checkpoint = locate(model)
     step = None
     labels: tuple[str, ...] = ()
@@ -114,8 +114,37 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
     )
 
 
+def _of_estimator(estimator: Estimator) -> Model:
+    """Take the model from a fitted estimator."""
+    name = type(estimator).__name__
+    fitted = estimator.model_
+    _require_shown(fitted.head, f"This {name}")
+    labels: tuple[str, ...] = ()
+    if fitted.head.kind in hub.LABELLED:
+        labels = tuple(fitted.labels)
+    return Model(
+        name,
+        step=None,
+        loss=None,
+        params=fitted.params,
+        missing=(),
+        labels=labels,
+        tokenizer=fitted.tokenizer,
+    )
+
+
+def _require_shown(head: Head, whose: str) -> None:
+    """Raise InputError for a head that the scripts can't compute."""
+    if not (head.lstm or head.pool):
+        return
+    what = "a head that joins the windows of long texts"
+    if head.lstm:
+        what = "LSTMs on its encoder"
+    raise InputError(f"{whose} has {what}, which a page can't compute; show the model it was tuned from.")
+
+
 def _loss(folder: Path, step: int | None) -> float | None:
-    """Return the mean of the training loss of the last 20 steps up to one; None where there is no record."""
+    """Return the mean training loss of the last recorded steps up to `step`; None if there is no record."""
     try:
         lines = read_metrics(folder)
     except MissingFile:
@@ -124,7 +153,7 @@ def _loss(folder: Path, step: int | None) -> float | None:
     for line in lines:
         if "loss" in line and (step is None or line["step"] <= step):
             losses.append(line["loss"])
-    loss = np.mean(losses[-20:] or [np.nan])
+    loss = np.mean(losses[-LOSS_STEPS:] or [np.nan])
     return float(loss) if np.isfinite(loss) else None
 
 
@@ -135,22 +164,22 @@ def packed_checkpoint(model: Model, int8: bool) -> dict[str, Any]:
     ----------
     model : Model
     int8 : bool
-        Round its matrices to 8 bits, else to float16.
+        Round its matrices to 8 bits instead of float16.
 
     Returns
     -------
     dict
-        Its configuration, its tensors as of `packed_tensor`, what its head answers, and as `error` how much
-        rounding changed its weights.
+        The configuration, the tensors (see `packed_tensor`), the task of the head, and as `error` how much
+        rounding changed the weights.
     """
     config = model.params.config
     head = model.params.head
     tensors = {name: packed_tensor(tensor, int8) for name, tensor in model.tensors.items()}
     fields = {name: getattr(config, name) for name in FIELDS}
-    outputs = KINDS[head.kind].outputs  # None: one for each class
+    outputs = KINDS[head.kind].outputs  # None: one output for each class
     classes: list[str] = []
     if outputs is None:
-        classes = list(model.labels) or [f"LABEL_{number}" for number in range(head.outputs)]
+        classes = list(model.labels) or [f"LABEL_{index}" for index in range(head.outputs)]
     task = None
     if outputs != 0 and not model.lost:
         task = {"kind": head.kind, "labels": classes}
@@ -166,28 +195,28 @@ def packed_checkpoint(model: Model, int8: bool) -> dict[str, Any]:
 
 
 def packed_tensor(tensor: Array, int8: bool) -> dict[str, Any]:
-    """Round a tensor to float16, or a matrix to 8 bits and a float32 scale for each row.
+    """Round a tensor to float16, or a matrix to 8 bits with a float32 scale for each row.
 
     Parameters
     ----------
     tensor : array
-        What is beyond float16 becomes its largest number.
+        Values beyond the range of float16 are clipped to it.
     int8 : bool
-        Take 8 bits for a matrix.
+        Round matrices to 8 bits.
 
     Returns
     -------
     dict
-        `shape`, `kind` ("f16" or "i8"), `data` and, of 8 bits, `scale`, the latter two in base 64.
+        `shape`, `kind` ("f16" or "i8"), `data` and, for 8 bits, `scale`, the latter two in base64.
     """
     shape = list(tensor.shape)
     if not int8 or tensor.ndim != 2:
         half = tensor.clip(-LARGEST_HALF, LARGEST_HALF).astype("<f2")
         return {"shape": shape, "kind": "f16", "data": _base64(half)}
     largest = np.abs(tensor).max(1, keepdims=True)
-    scale = (largest / 127).astype("<f4")
-    divisor = np.where(scale > 0, scale, 1)  # a row of zeros stays one
-    whole = np.rint(tensor / divisor).clip(-127, 127).astype(np.int8)
+    scale = (largest / LARGEST_INT8).astype("<f4")
+    divisor = np.where(scale > 0, scale, 1)  # avoids 0 / 0 in a row of zeros
+    whole = np.rint(tensor / divisor).clip(-LARGEST_INT8, LARGEST_INT8).astype(np.int8)
     return {
         "shape": shape,
         "kind": "i8",
@@ -197,7 +226,7 @@ def packed_tensor(tensor: Array, int8: bool) -> dict[str, Any]:
 
 
 def unpacked(packed: dict[str, Any]) -> Array:
-    """Return the tensors that the scripts compute with.
+    """Restore a tensor from its packed form, as the scripts do.
 
     Parameters
     ----------
@@ -207,7 +236,7 @@ def unpacked(packed: dict[str, Any]) -> Array:
     Returns
     -------
     array float32
-        Of the shape that was packed.
+        The rounded tensor, in its original shape.
     """
     shape = packed["shape"]
     data = base64.b64decode(packed["data"])
@@ -220,7 +249,7 @@ def unpacked(packed: dict[str, Any]) -> Array:
 
 
 def _error(exact: dict[str, Array], packed: dict[str, Any]) -> float:
-    """Return the error of rounding as a share of the weights, both as root mean squares."""
+    """Return the relative rounding error: root mean square of the errors over that of the weights."""
     size = 0.0
     squares = 0.0
     for name, tensor in exact.items():
@@ -231,18 +260,18 @@ def _error(exact: dict[str, Array], packed: dict[str, Any]) -> float:
 
 
 def packed_size(model: Model, int8: bool) -> int:
-    """Return how many characters the weights of a model will take.
+    """Return how many characters the weights of a model take in a page.
 
     Parameters
     ----------
     model : Model
     int8 : bool
-        As of `packed_checkpoint`.
+        See `packed_checkpoint`.
 
     Returns
     -------
     int
-        Of base 64, four for three bytes.
+        Characters of base64, four for every three bytes.
     """
     characters = 0
     for tensor in model.tensors.values():
@@ -254,12 +283,12 @@ def packed_size(model: Model, int8: bool) -> int:
 
 
 def _base64(array: Array) -> str:
-    """Write the bytes of an array as text."""
+    """Write the bytes of an array in base64."""
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
 def packed_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the data that the scripts need to tokenize as a tokenizer does.
+    """Return the data that the scripts need to tokenize in the same way as a tokenizer.
 
     Parameters
     ----------
@@ -268,17 +297,18 @@ def packed_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     Returns
     -------
     dict
-        Its rules, and as much of Unicode's tables as these ask for: each class of code points as `_borders`.
+        The tokenizer's rules, and the tables of Unicode that they need; classes of code points are given by
+        their `_borders`.
 
     Raises
     ------
     InputError
-        When an added token is found in a way that the scripts don't know.
+        When an added token is matched in a way that the scripts don't support.
     """
     basic = tokenizer.basic_tokenizer
     tables = unicode.data()
     lengths = np.diff([*tables.starts, LAST])
-    flags = np.repeat(tables.flags, lengths)  # of every code point
+    flags = np.repeat(tables.flags, lengths)  # one for every code point
     classes = {
         "deleted": flags & basic.deleted,
         "space": flags & unicode.SPACE,
@@ -310,7 +340,7 @@ def packed_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _kept_whole(tokenizer: Tokenizer) -> list[str]:
-    """Return the special and added tokens that are found in a text, the longest first."""
+    """Return the special and added tokens that are kept whole in a text, the longest first."""
     added = tokenizer.added_tokens.values()
     for token in added:
         if token.normalized or token.single_word:
@@ -323,14 +353,14 @@ def _kept_whole(tokenizer: Tokenizer) -> list[str]:
 
 
 def _combining(classes: dict[int, int]) -> dict[str, list[int]]:
-    """Return the borders of each combining class among the classes of all code points."""
-    marks = np.zeros(LAST, np.uint8)
-    marks[list(classes)] = list(classes.values())
-    return {str(number): _borders(marks == number) for number in dict.fromkeys(classes.values())}
+    """Return the borders of each combining class."""
+    class_of = np.zeros(LAST, np.uint8)  # combining class of every code point
+    class_of[list(classes)] = list(classes.values())
+    return {str(value): _borders(class_of == value) for value in dict.fromkeys(classes.values())}
 
 
 # belongs (LAST,) bool
 def _borders(belongs: Array) -> list[int]:
-    """Return where runs of a class of code points begin and end, each as the distance from the one before."""
+    """Return where runs of a class of code points begin and end, as distances from the border before."""
     borders = np.flatnonzero(np.diff(belongs, prepend=False, append=False))
     return np.diff(borders, prepend=0).tolist()

@@ -1,4 +1,4 @@
-"""One HTML file with everything in it: template, styles, scripts and the models' data."""
+"""Make the explorer's page: one HTML file that contains styles, scripts and the models' weights."""
 
 import json
 import os
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minibert.api.base import Estimator
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path
@@ -15,17 +16,17 @@ from minibert.reports.markup import framed, rendered
 STATIC = Path(__file__).with_name("static")
 SCRIPTS = "data tokenizer bert backward state drawing pieces guesses attention".split()
 SCRIPTS += "switches gradient hidden answer explorer".split()
-LARGEST = 100_000_000  # characters that the weights of a page may take
-# What a page begins with, by what its model was trained for.
+LARGEST = 100_000_000  # the most characters that the weights of a page may take
+# Kind of head -> the texts that the page starts with.
 TEXTS: dict[str, tuple[str, str | None]] = {
     "pretraining": ("It was the best of times, it was the [MASK] of times.", None),
     "span": ("What does the page need?", "The page needs a browser, and neither a network nor Python."),
 }
-SENTENCE = "A charming and often affecting journey."
+SENTENCE = "A charming and often affecting journey."  # for all other heads
 
 
 class Explorer(NamedTuple):
-    """A page in which models run: a notebook shows it, `save` writes it."""
+    """A page in which models run; a notebook displays it, `save` writes it to a file."""
 
     title: str
     html: str
@@ -42,36 +43,36 @@ class Explorer(NamedTuple):
         Parameters
         ----------
         out : path
-            Ending in .html, or InputError is raised.
+            A name that ends in .html, or InputError is raised.
 
         Returns
         -------
         int
-            How many bytes it has.
+            Size of the file in bytes.
         """
         atomic_text(page_path(out), self.html)
         return len(self.html.encode())
 
 
 def show(
-    *models: str | os.PathLike[str] | Bert,
+    *models: str | os.PathLike[str] | Bert | Estimator,
     text: str | None = None,
     text_pair: str | None = None,
     int8: bool = False,
 ) -> Explorer:
-    """Make a page in which a trained BERT runs: type, and see pieces, attention, guesses and the rest.
+    """Make a page in which a trained BERT runs: type, and see pieces, attention, guesses and more.
 
-    The whole model is in the page, so what a notebook shows of it is kept in the notebook's file.
+    The page contains the whole model, and so does the file of a notebook that displays the page.
 
     Parameters
     ----------
-    *models : path, Run or Bert
-        A path is a folder or `RUN@STEP`. Of several models, checkpoints of one training perhaps, the page has
-        a slider.
+    *models : path, Run, Bert or Estimator
+        A path is a folder or `RUN@STEP`; an estimator has to be fitted. With several models, such as
+        checkpoints of a training, the page has a slider to choose one.
     text, text_pair : str, default None
-        What the page begins with; there is an example when left out.
+        Texts that the page starts with; None: an example.
     int8 : bool, default False
-        Keep 8 bits of a weight in place of float16, as is done for several models anyway.
+        Store weights with 8 bits instead of 16. Several models are always stored with 8 bits.
 
     Returns
     -------
@@ -81,13 +82,13 @@ def show(
     ------
     InputError
         When a model can't be read or shown, models differ in shape or vocabulary or are too large, only the
-        second of two texts is given, or a second one to a model that knows one segment only.
+        second of two texts is given, or a second text is given to a model with a single segment.
     """
     if text is None and text_pair is not None:
         message = f"{text_pair=} is the second of two texts; give the first, too."
         raise InputError(message, text_pair=text_pair)
     if not models:
-        raise InputError("There is no model to show; give a folder, a Run or a Bert.")
+        raise InputError("There is no model to show; give a folder, a Run, a Bert or an estimator.")
     int8 = int8 or len(models) > 1
     read = [read_model(model) for model in models]
     first = read[0]
@@ -102,8 +103,8 @@ def show(
             differing = "size or head" if same else "vocabulary"
             raise InputError(f"{model.name} has another {differing} than {first.name}; show them apart.")
     _check_size(read, int8)
-    # A model may have more embeddings than there are pieces; no word has such a name.
-    beyond = range(first.tokenizer.vocab_size, config.V)
+    # A model may have more embeddings than pieces; these get names that no piece has.
+    without_piece = range(first.tokenizer.vocab_size, config.V)
     title = first.name
     if len(read) > 1:
         title = title.partition("@")[0]
@@ -114,7 +115,7 @@ def show(
         "title": title,
         "text": texts,
         "checkpoints": [packed_checkpoint(model, int8) for model in read],
-        "vocabulary": first.tokenizer.vocab + [f"[id {number}]" for number in beyond],
+        "vocabulary": first.tokenizer.vocab + [f"[id {token_id}]" for token_id in without_piece],
         "tokenizer": tables,
     }
     css = (STATIC / "explorer.css").read_text("utf-8")
@@ -124,12 +125,12 @@ def show(
 
 
 def inert_json(value: Any) -> str:
-    """Write JSON in ASCII without < > &: no text in it can end the script element that holds it.
+    """Write JSON in ASCII without < > &, so that no text in it can end the script element around it.
 
     Parameters
     ----------
     value : Any
-        What JSON can say, without numbers that are not finite.
+        A value that can be written as JSON; its numbers have to be finite.
 
     Returns
     -------
@@ -145,19 +146,19 @@ def inert_json(value: Any) -> str:
 
 
 def _check_size(models: Sequence[Model], int8: bool) -> None:
-    """Raise InputError when the weights of all models are more than a page can hold."""
+    """Raise InputError if the weights of all models are too large for a page."""
     sizes = [packed_size(model, int8) for model in models]
     size = sum(sizes)
     if size <= LARGEST:
         return
-    smaller = sum(packed_size(model, True) for model in models)
-    fits = 0  # how many of several
+    size_with_int8 = sum(packed_size(model, True) for model in models)
+    most_models = 0  # stays 0 for a single model
     if len(models) > 1:
-        fits = LARGEST // sizes[0]
-    if fits:
-        advice = f"name at most {fits:,} of them"
-    elif smaller <= LARGEST and not int8:
-        advice = f"int8=True makes that {smaller / 1e6:,.0f} MB"
+        most_models = LARGEST // sizes[0]
+    if most_models:
+        advice = f"name at most {most_models:,} of them"
+    elif size_with_int8 <= LARGEST and not int8:
+        advice = f"int8=True makes that {size_with_int8 / 1e6:,.0f} MB"
     else:
         advice = f"no page can hold {models[0].name}, show a smaller model"
     what = "the models" if len(models) > 1 else models[0].name

@@ -12,20 +12,41 @@ from minibert.model.head_kinds import OF_CLASSES
 from minibert.tasks.task import Labels, Task
 
 
+def refuse_balancing_twice(options: FinetuneOptions) -> None:
+    """Refuse options of a new run that even out the classes both in the loss and in the batches.
+
+    Runs of earlier versions may have such options, and are resumed with them.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+        Options of the run.
+
+    Raises
+    ------
+    InputError
+        When both `class_weights` and `sampling` are "balanced".
+    """
+    if options.class_weights == options.sampling == BALANCED:
+        both = {"class_weights": BALANCED, "sampling": BALANCED}
+        what = "class_weights='balanced' and sampling='balanced' both even out the classes"
+        raise InputError(f"{what}; give one of them.", **both)
+
+
 def check_balance(options: FinetuneOptions, task: Task) -> None:
-    """Check that the task has classes for a whole text, where classes are to be balanced.
+    """Refuse to balance classes for a task that does not classify whole texts.
 
     Parameters
     ----------
     options : FinetuneOptions
         Options of the run.
     task : Task
-        What is asked.
+        The task.
 
     Raises
     ------
     InputError
-        When it has none.
+        When the options balance classes, and the task has none.
     """
     for name in ("class_weights", "sampling"):
         value = getattr(options, name)
@@ -42,10 +63,10 @@ def class_weights(
     examples: Sequence[Any],
     labels: Labels,
 ) -> Any:
-    """Return the weight of each class in the loss, 1 where none is named; None where all weigh the same.
+    """Return the weight of each class in the loss, 1 for classes that are not named.
 
-    "balanced" is n / (K x examples of the class), as scikit-learn has it; where several classes apply to a
-    text, it is the number of texts without the class by that of those with it.
+    "balanced" is n / (K x examples of the class), as in scikit-learn. If several classes can apply to a text,
+    it is the number of texts without the class divided by the number of texts with it.
 
     Parameters
     ----------
@@ -61,13 +82,14 @@ def class_weights(
     Returns
     -------
     (K,) float64 or None
+        None if the options give no weights.
 
     Raises
     ------
     InputError
         When a weight is given for something that is not a class.
     """
-    weights: Any = options.class_weights  # a string, in whatever form they were given
+    weights: Any = options.class_weights  # normalised to a string
     if weights is None:
         return None
     counts = Counter(name for example in examples for name in task.names(example))
@@ -87,19 +109,19 @@ def class_weights(
 
 
 def strata(examples: Sequence[Any]) -> list[Any]:
-    """Return the class of each example; of several the rarest, None where there is none.
+    """Return the class of each example: the rarest if there are several, None if there is none.
 
     Parameters
     ----------
     examples : sequence
-        With an attribute `label`: a name, several, or None.
+        Examples with an attribute `label`: a name, several names, or None.
 
     Returns
     -------
     list of str or None
         One for each example.
     """
-    classes = []  # of each example
+    classes = []  # for each example
     for example in examples:
         label = example.label
         classes.append(label if isinstance(label, tuple) else (label,))
@@ -109,7 +131,7 @@ def strata(examples: Sequence[Any]) -> list[Any]:
 
 # -> (n,) int64, or None
 def groups(options: FinetuneOptions, examples: Sequence[Any]) -> Any:
-    """Return the numbers of the classes of which every epoch shows equally many; None: it shows all once.
+    """Return the class of each training example, if epochs are to draw equally many of every class.
 
     Parameters
     ----------
@@ -121,11 +143,11 @@ def groups(options: FinetuneOptions, examples: Sequence[Any]) -> Any:
     Returns
     -------
     (n,) int64 or None
-        Of each example its class, by the place in their sorted order.
+        Index of each example's class among the sorted classes; None if epochs show every example once.
     """
     if options.sampling != BALANCED:
         return None
     names = strata(examples)
     ordered = sorted(set(names), key=lambda name: (name is None, name))
-    number = {name: place for place, name in enumerate(ordered)}
-    return np.array([number[name] for name in names])
+    indices = {name: index for index, name in enumerate(ordered)}
+    return np.array([indices[name] for name in names])

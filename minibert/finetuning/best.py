@@ -1,7 +1,7 @@
-"""The best epoch of a run so far: its files, kept in `best/` until the run delivers them.
+"""The best epoch of a run so far: its files are kept in `best/` until the run delivers them.
 
-The plan of the run, which every checkpoint holds, has the checksums of these files. They are compared before
-anything is delivered, and so before anything is deleted.
+The plan of the run, which is in every checkpoint, holds the checksums of these files. They are compared
+before anything is delivered, and therefore before anything is deleted.
 """
 
 import sys
@@ -15,20 +15,20 @@ from minibert.base.json_files import read_json
 from minibert.training.loop import State
 
 BEST, BEST_FILE = "best", "dev.json"
-CHECKSUMS = "best_crc32"  # in the plan; runs that began before there were any have none
-FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions": list}  # of BEST_FILE
+CHECKSUMS = "best_crc32"  # key in the plan; runs of early versions have none
+FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions": list}  # in BEST_FILE
 ADVICE = "put an intact copy there and continue with resume=True, or start again in another `out`"
 
 
-def keep(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
+def save_best(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
     """Write the best epoch so far.
 
     Parameters
     ----------
     place : Path
-        The folder for it.
+        Folder for it.
     epoch : dict
-        What is known of the epoch, for JSON.
+        What to store about the epoch, for JSON.
     save : callable
         Writes the model's files into a folder.
 
@@ -37,7 +37,7 @@ def keep(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) -> di
     dict of str to int
         Checksums (CRC-32) of the files, by name.
     """
-    atomic_json(place / BEST_FILE, epoch, indent=None)  # first: from here on the files are those of this step
+    atomic_json(place / BEST_FILE, epoch, indent=None)  # first: it says which step the other files are from
     save(place)
     return {path.name: crc32_of(path) for path in sorted(place.glob("[!.]*"))}
 
@@ -48,9 +48,10 @@ def check_resumed(
     names: Sequence[str],
     warn: Callable[[str], None],
 ) -> None:
-    """Warn, before a resumed run trains on, where the best epoch that its checkpoint knows is damaged.
+    """Warn, before a resumed run trains on, if the best epoch is damaged that its checkpoint knows.
 
-    Where a later epoch has taken its place since, that epoch comes again, and the earlier one is forgotten.
+    If a later epoch has replaced it since then, that epoch will be trained again, and the earlier one is
+    forgotten.
 
     Parameters
     ----------
@@ -59,9 +60,9 @@ def check_resumed(
     state : State
         State of its last checkpoint; its plan may be changed.
     names : sequence of str
-        Files of the model.
+        Names of the model's files.
     warn : callable
-        Given the sentence.
+        Called with the sentence.
     """
     if "best" not in state.plan:
         return
@@ -72,27 +73,27 @@ def check_resumed(
         else:
             best_epoch(folder, state, names)
     except InputError as error:
-        warn(f"{error} The run goes on, since a later epoch may be better.", **error.arguments)
+        warn(f"{error} The run goes on, since a later epoch may be better.")
 
 
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:
-    """Return what is known of the best epoch, after checking that its files are as they were written.
+    """Return what is stored about the best epoch, after checking that its files are unchanged.
 
-    A file of the model may lie in the folder of the run already, where its delivery was cut off.
+    If an earlier delivery was interrupted, a file of the model may already be in the folder of the run.
 
     Parameters
     ----------
     folder : Path
         Folder of the run.
     state : State
-        Whose plan has the checksums.
+        A state whose plan has the checksums.
     names : sequence of str
-        Files of the model.
+        Names of the model's files.
 
     Returns
     -------
     dict
-        As `keep` was given it.
+        What was given to `save_best`.
 
     Raises
     ------

@@ -1,8 +1,9 @@
-"""What in a text speaks for an answer: the gradient of its score times the input, word by word.
+"""Explain an answer by the words of the text: the gradient of its score times the input, word by word.
 
 A score s is a function of the vectors that enter the model, x_i = word embedding of token i. To first order,
-taking the token away (x_i towards 0) changes s by -x_i · ds/dx_i, so x_i · ds/dx_i is what the token speaks
-for it (Simonyan et al. 2014; Shrikumar et al. 2017, "gradient × input"). Pieces of a word are added up.
+removing the token (x_i towards 0) changes s by -x_i · ds/dx_i, so x_i · ds/dx_i is what the token contributes
+to the score (Simonyan et al. 2014; Shrikumar et al. 2017, "gradient × input"). The pieces of a word are
+added up.
 """
 
 from dataclasses import dataclass
@@ -26,28 +27,28 @@ CAVEAT = (
 
 
 class Word(NamedTuple):
-    """A word of the text, as the model reads it, and what it speaks for the answer."""
+    """A word of the text, as the model reads it, and what it contributes to the score of the answer."""
 
     word: str
-    score: float  # negative: against it
+    score: float  # negative if the word speaks against the answer
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What each word speaks for an answer; printed it is a list, in a notebook the coloured text."""
+    """The contribution of each word to an answer; it prints as a list, and in a notebook as coloured text."""
 
-    answer: str  # a class; "value" where the model gives a number
+    answer: str  # a class, or "value" if the model predicts a number
     score: float  # log-odds of the class, in nats, or the number
-    words: list[Word]  # in the order of the text, of a pair one after the other
-    rest: float  # what [CLS] and [SEP] have by the same computation
+    words: list[Word]  # in the order of the text; those of a second text follow
+    rest: float  # what [CLS] and [SEP] contribute
 
     def top(self, n: int = 5) -> list[Word]:
-        """Return the words with the largest scores in absolute value, the largest first.
+        """Return the words with the largest contributions in absolute value, the largest first.
 
         Parameters
         ----------
         n : int, default 5
-            How many.
+            How many words.
 
         Returns
         -------
@@ -62,7 +63,7 @@ class Explanation:
         return "\n".join([*lines, CAVEAT])
 
     def _repr_html_(self) -> str:
-        """Show the text with each word's score as a colour, and what that does not mean."""
+        """Show the text with the words' contributions as colours, and the caveat."""
         largest = max((abs(word.score) for word in self.words), default=0.0) or 1.0
         words = [(word.word, word.score, word.score / largest) for word in self.words]
         return rendered(
@@ -71,16 +72,16 @@ class Explanation:
 
 
 def explain(model: Finetuned, example: Any, answer: str | None = None) -> Explanation:
-    """Compute what each word of a text speaks for an answer.
+    """Compute what each word of a text contributes to the score of an answer.
 
     Parameters
     ----------
     model : Finetuned
-        With a head on [CLS]: classes, several of them, or a number.
+        A model that predicts a class, several classes or a number for a text.
     example : TextExample
         A text or a pair; its label is not read.
     answer : str, optional
-        The class to explain; None: the one with the highest score. Of a model of a number there is no choice.
+        The class to explain; None for the one with the highest score. For a number there is no choice.
 
     Returns
     -------
@@ -89,7 +90,8 @@ def explain(model: Finetuned, example: Any, answer: str | None = None) -> Explan
     Raises
     ------
     InputError
-        When there is no such class, the head is another one, or the text takes more than one window.
+        When there is no such class, the model has another kind of head, or the text takes more than one
+        window.
     """
     head = model.head
     config = model.config
@@ -103,7 +105,7 @@ def explain(model: Finetuned, example: Any, answer: str | None = None) -> Explan
         raise InputError(
             f"The text takes {batch.S} windows; give a part of at most {most} tokens to explain."
         )
-    ops = model.ops if model.ops.xp is np else Ops()  # an engine that compiles would for every length
+    ops = model.ops if model.ops.xp is np else Ops()  # a compiling engine would compile for every length
     params = model.params.tree
     logits, saved = heads.logits(ops, config, head, params, batch)
     scores = np.asarray(logits, np.float64)[0]
@@ -123,7 +125,7 @@ def explain(model: Finetuned, example: Any, answer: str | None = None) -> Explan
 
 
 def _number_of(answer: str | None, labels: Any, scores: np.ndarray) -> int:
-    """Return the number of the output to explain."""
+    """Return the index of the output to explain."""
     if answer is None:
         return int(scores.argmax())
     if answer not in labels:
@@ -133,10 +135,10 @@ def _number_of(answer: str | None, labels: Any, scores: np.ndarray) -> int:
 
 
 def _log_odds(loss: str, scores: np.ndarray, number: int) -> tuple[float, np.ndarray]:
-    """Return the log-odds of a class against all others, or a number itself, and its gradient.
+    """Return the log-odds of a class against all others, or else the score itself, and its gradient.
 
-    With a softmax these are z_c - log sum of e^(z_j) over the others j, whose gradient is 1 at c and minus
-    the softmax of the others; a sigmoid's logit is its log-odds.
+    With a softmax the log-odds are z_c - log sum of e^(z_j) over the others j. Their gradient is 1 at c, and
+    minus the softmax of the others elsewhere. The logit of a sigmoid is its log-odds.
     """
     gradient = np.zeros_like(scores)
     gradient[number] = 1.0
@@ -150,7 +152,7 @@ def _log_odds(loss: str, scores: np.ndarray, number: int) -> tuple[float, np.nda
 
 
 def _by_words(tokenizer: Any, ids: list[int], contributions: list[float]) -> tuple[list[Word], float]:
-    """Add up the pieces of each word, and what the special tokens have."""
+    """Add up the contributions of the pieces of each word, and those of the special tokens."""
     words: list[Word] = []
     rest = 0.0
     for piece, contribution in zip(ids, contributions, strict=True):

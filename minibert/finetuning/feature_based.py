@@ -1,4 +1,4 @@
-"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs on a frozen BERT's vectors of words.
+"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs on word vectors of a frozen BERT.
 
     windows -> hidden states at first pieces, once -> some layers -> two BiLSTMs over a sentence -> tags
 
@@ -19,10 +19,12 @@ from minibert.base.errors import InputError
 from minibert.core.arrays import Grads, Params, Saved
 from minibert.core.batch import Feature
 from minibert.core.params import precision_for
+from minibert.data.ner import TaggedSentence
+from minibert.finetuning.examples import Rows
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
 from minibert.finetuning.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, Rows, read_labelled
+from minibert.finetuning.preparation import Prepared, read_labelled
 from minibert.finetuning.running import Run
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model import bilstm
@@ -40,41 +42,47 @@ ACTIVATIONS = "activations"
 
 @dataclass(frozen=True)
 class PreparedVectors(Prepared):
-    """Sentences, and the frozen encoder that makes vectors of their words; `train` are the examples.
+    """The data of a run, and the frozen encoder that turns words into vectors.
+
+    There are no features of a whole model: `train` and `dev` stay empty.
 
     Attributes
     ----------
+    train_examples : list of TaggedSentence
+        The training examples.
     model : Bert
         The encoder.
     lacking : tuple of str
-        Hugging Face's names of what the encoder has no weights for.
+        Hugging Face's names of the tensors that the encoder's folder does not have.
     layers : Layers
         The hidden states that the tagger reads.
     folder : Path
-        For vectors that do not fit into memory.
+        Where to store vectors that do not fit into memory.
     show : bool
         Whether to show progress.
     """
 
+    train_examples: list[TaggedSentence]
     model: Bert
-    lacking: tuple[str, ...]  # Hugging Face's names of what the encoder has no weights for
-    layers: Layers  # the hidden states that the tagger reads
-    folder: Path  # for vectors that do not fit into memory
+    lacking: tuple[str, ...]
+    layers: Layers
+    folder: Path
     show: bool
 
     @cached_property
     def vectors(self) -> list[WordVectors]:
-        """Return the encoder's vectors of the words of train and dev, computed when first needed."""
-        parts = self.train, self.dev_examples
+        """Return the encoder's vectors of the words of train and dev, computed at the first access."""
+        data = self.data
+        parts = self.train_examples, data.dev_examples
 
-        def windows(examples: Any) -> list[Feature]:
-            made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+        def windows(examples: list[TaggedSentence]) -> list[Feature]:
+            made = data.task.features(examples, self.tokenizer, data.labels, self.max_length, training=False)
             return list(made)
 
         features = list(map(windows, parts))
         bounds = list(map(sentence_bounds, parts))
-        numbers = sorted(self.layers.numbers)
-        return activations(self.model, features, bounds, numbers, self.folder, self.show)
+        layers = sorted(self.layers.numbers)
+        return activations(self.model, features, bounds, layers, self.folder, self.show)
 
 
 def prepare(
@@ -93,11 +101,11 @@ def prepare(
     ops : Ops
         The engine.
     folder : Path
-        Folder of the run, where vectors may be kept.
+        Folder of the run, where vectors may be stored.
     show : bool
         Whether to show progress.
     rows : Rows, optional
-        The examples, where they are in memory.
+        The examples, if they are in memory.
 
     Returns
     -------
@@ -111,20 +119,18 @@ def prepare(
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
         given = options.feature_based
-        message = (
-            f"feature_based={given!r} is for tasks that tag words, which {task.name} does not; leave it out."
-        )
-        raise InputError(message, feature_based=given)
+        problem = f"feature_based={given!r} is for tasks that tag words, which {task.name} does not"
+        raise InputError(f"{problem}; leave it out.", feature_based=given)
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model, config)
     layers = layers_of(options.feature_based or "", config.L)
-    train, known = read_labelled(task, options, rows)
+    train_examples, data = read_labelled(task, options, rows)
     return PreparedVectors(
-        **known,
+        data=data,
         tokenizer=tokenizer,
         max_length=options.max_length or min(task.max_length, config.P),
-        train=train,
+        train_examples=train_examples,
         model=Bert(config, params, ops),
         lacking=report.missing,
         layers=layers,
@@ -140,7 +146,7 @@ class LstmObjective:
     Attributes
     ----------
     config : BilstmConfig
-        Their shape, and the rate of dropout.
+        Shape of the LSTMs, and the rate of dropout.
     seed : int
         Seed of dropout.
     """
@@ -162,11 +168,11 @@ class LstmObjective:
         ops : Ops
             The engine.
         params : dict
-            The parameters of the LSTMs, as a tree.
+            Parameters of the LSTMs, as a tree.
         batch : VectorBatch
-            As the engine takes it.
+            A batch in the engine's form.
         step : int
-            Which dropout is drawn for.
+            Index of the training step: every step draws its own dropout mask.
 
         Returns
         -------
@@ -194,11 +200,11 @@ class LstmObjective:
         ops : Ops
             The engine.
         saved : Saved
-            What `forward` kept.
+            What `forward` saved.
         params : dict
-            The parameters of the LSTMs, as a tree.
+            Parameters of the LSTMs, as a tree.
         grads : dict
-            The accumulators, consumed.
+            The accumulators, which may be overwritten.
 
         Returns
         -------
@@ -210,7 +216,7 @@ class LstmObjective:
 
 
 class FeatureBasedRun(Run):
-    """A run that trains a tagger on the layers that `feature_based` of the options names."""
+    """A run that trains a tagger on the layers that the option `feature_based` names."""
 
     prepared: PreparedVectors
     FILES = (WEIGHTS_FILE,)
@@ -218,44 +224,46 @@ class FeatureBasedRun(Run):
 
     @property
     def config(self) -> BilstmConfig:
-        """Return the tagger's shape."""
-        o, data = self.options, self.prepared
-        inputs, mixed = data.layers.shape(data.model.config.H)
-        return BilstmConfig(inputs, len(data.labels), o.width, mixed=mixed, dropout=o.dropout)
+        """Return the shape of the tagger."""
+        o, prepared = self.options, self.prepared
+        inputs, mixed = prepared.layers.shape(prepared.model.config.H)
+        labels = prepared.data.labels
+        return BilstmConfig(inputs, len(labels), o.width, mixed=mixed, dropout=o.dropout)
 
     @property
     def epoch_size(self) -> int:
-        """Return the number of sentences with words, which an epoch shows once each."""
-        return len(self._learnt)
+        """Return the number of sentences with words; an epoch shows each once."""
+        return len(self._trained_on)
 
     @property
-    def _learnt(self) -> np.ndarray:
-        """The numbers of the sentences that have words."""
-        return np.flatnonzero(np.diff(sentence_bounds(self.prepared.train)))
+    def _trained_on(self) -> np.ndarray:
+        """The indices of the sentences that have words."""
+        return np.flatnonzero(np.diff(sentence_bounds(self.prepared.train_examples)))
 
     def initial(self) -> tuple[BilstmParameters, dict[str, Any]]:
-        """Return LSTMs with initial values, and the plan: the checksum of the data."""
-        return bilstm.initialise(self.config, self.options.seed), {"data": self.prepared.fingerprint}
+        """Return LSTMs with initial values, and the plan, which holds the checksum of the data."""
+        return bilstm.initialise(self.config, self.options.seed), {"data": self.prepared.data.fingerprint}
 
     def batches(self, state: State) -> Iterator[tuple[VectorBatch, Position]]:
-        """Yield endless batches, every epoch in another order, with the position after each.
+        """Yield endless batches, each epoch in another order, with the position after each batch.
 
         Parameters
         ----------
         state : State
-            Where the run stands.
+            The state to go on from.
         """
-        data = self.prepared
-        learnt = self._learnt
-        vectors, _ = data.vectors
-        tags = np.split(tag_numbers(data.train, data.labels), vectors.bounds[1:-1])
+        prepared = self.prepared
+        data = prepared.data
+        trained_on = self._trained_on
+        vectors, _ = prepared.vectors
+        tags = np.split(tag_numbers(prepared.train_examples, data.labels), vectors.bounds[1:-1])
 
         def packed(sentences: list[int]) -> VectorBatch:
-            inputs = [vectors.sentence(number, *data.layers) for number in sentences]
-            return VectorBatch.pack_vectors(inputs, [tags[number] for number in sentences])
+            inputs = [vectors.sentence(index, *prepared.layers) for index in sentences]
+            return VectorBatch.pack_vectors(inputs, [tags[index] for index in sentences])
 
-        order = drawn(len(learnt), self.batch_size, self.options.seed, state.position)
-        return ((packed(learnt[places].tolist()), after) for places, after in order)
+        order = drawn(len(trained_on), self.batch_size, self.options.seed, state.position)
+        return ((packed(trained_on[chosen].tolist()), after) for chosen, after in order)
 
     def objective(self, params: BilstmParameters) -> LstmObjective:
         """Return the loss of the LSTMs.
@@ -263,23 +271,23 @@ class FeatureBasedRun(Run):
         Parameters
         ----------
         params : BilstmParameters
-            Theirs.
+            Parameters of the LSTMs.
         """
         return LstmObjective(params.config, self.options.seed)
 
     def predict(self, state: State) -> dict[str, Any]:
-        """Return the predictions of dev: the tags of every sentence.
+        """Return the predictions for dev: the tags of every sentence.
 
         Parameters
         ----------
         state : State
-            With the parameters to predict with.
+            The state whose parameters predict.
         """
         params: Any = state.params
         _, vectors = self.prepared.vectors
         scores = scores_of(self.ops, params, vectors, self.prepared.layers)
         require_finite_outputs([scores], state.step, self.options.learning_rate)
-        predictions = predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.labels)
+        predictions = predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.data.labels)
         return {"predictions": predictions}
 
     def save(self, folder: Path, state: State) -> None:
@@ -290,7 +298,7 @@ class FeatureBasedRun(Run):
         folder : Path
             Where to write.
         state : State
-            With the parameters.
+            The state with these weights.
         """
         params: Any = state.params
         save_tagger(folder, params)
@@ -301,9 +309,9 @@ class FeatureBasedRun(Run):
         Parameters
         ----------
         state : State
-            The last one.
+            The last state of the run.
         best : dict
-            What was kept of the best epoch.
+            What was stored for the best epoch.
 
         Returns
         -------
@@ -311,14 +319,16 @@ class FeatureBasedRun(Run):
             "feature_based" and "width".
         """
         o = self.options
-        data = self.prepared
+        prepared = self.prepared
+        data = prepared.data
+        model = prepared.model
         folder = self.folder
-        hub.save_hf(folder, data.model.config, data.model.params, omit=data.lacking)
-        data.tokenizer.save_pretrained(folder, data.model.config.P)
+        hub.save_hf(folder, model.config, model.params, omit=prepared.lacking)
+        prepared.tokenizer.save_pretrained(folder, model.config.P)
         stored = TaggerFile(
             data.task.name,
             data.labels,
-            data.max_length,
+            prepared.max_length,
             tuple(dict(o.columns).items()),
             o.feature_based or "",
             self.config.to_dict(),
@@ -334,7 +344,7 @@ class FeatureBasedRun(Run):
         state : State
             State of the run, before its first or next step.
         """
-        o, config, data = self.options, self.config, self.prepared
+        o, config, data = self.options, self.config, self.prepared.data
         title = COMBINATIONS[o.feature_based or ""].title
         millions = state.params.count() / 1e6
         return (

@@ -1,4 +1,4 @@
-"""Models that were fine-tuned with transformers: `config.json` says what their task is, not `task.json`."""
+"""Models fine-tuned with transformers: their task is in `config.json`, as they have no `task.json`."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.task import Task
 
-# The task that asks a model with a head of each kind.
+# The task of a model by the kind of its head.
 TASKS = {
     "classify": "classify",
     "multilabel": "multilabel",
@@ -25,15 +25,17 @@ TASKS = {
     "span": "qa",
     "choice": "swag",
 }
-SHORTEST = 4  # tokens of the longest sequence, as `task.json` has it
+SHORTEST = 4  # tokens: the smallest `max_length` that `task.json` may name
 
 
 class Foreign(NamedTuple):
-    """A model that was fine-tuned with transformers."""
+    """A model that was fine-tuned with transformers, as `read_foreign` loads it."""
 
     folder: Path
-    stored: TaskFile  # what a `task.json` of it would say
-    loaded: tuple[BertConfig, Parameters, LoadReport]
+    stored: TaskFile  # what its `task.json` would say
+    config: BertConfig
+    params: Parameters
+    report: LoadReport  # which weights are missing, and which are not used
 
 
 def read_foreign(folder: str | Path, dtype: str = "float32") -> Foreign | None:
@@ -42,19 +44,19 @@ def read_foreign(folder: str | Path, dtype: str = "float32") -> Foreign | None:
     Parameters
     ----------
     folder : str or Path
-        With `config.json` and weights, or Google's files.
+        Folder with `config.json` and weights, or with Google's files.
     dtype : str, default "float32"
-        In which to compute, as of `Bert.from_pretrained`.
+        Data type to compute in, see `Bert.from_pretrained`.
 
     Returns
     -------
     Foreign or None
-        None where the folder is one of minibert's fine-tuning, or holds no head but of pre-training.
+        None if minibert fine-tuned the model, or if its only head is that of pre-training.
 
     Raises
     ------
     InputError
-        When the model can't be loaded, or its labels can't be told apart.
+        When the model can't be loaded, or two of its labels have the same name.
     """
     folder = Path(folder)
     if any((folder / name).exists() for name in FINETUNED) or hub.weights_of(folder) is None:
@@ -65,7 +67,7 @@ def read_foreign(folder: str | Path, dtype: str = "float32") -> Foreign | None:
         return None
     labels: tuple[str, ...] = ()
     if head.kind in hub.LABELLED and head.kind != "regress":
-        unnamed = tuple(f"LABEL_{number}" for number in range(head.outputs))
+        unnamed = tuple(f"LABEL_{index}" for index in range(head.outputs))
         labels = hub.load_labels(folder) or unnamed
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
@@ -75,26 +77,28 @@ def read_foreign(folder: str | Path, dtype: str = "float32") -> Foreign | None:
     longest = _longest(folder, config)
     length = min(longest, task.max_length) if head.kind == "span" else longest
     stored = TaskFile(task.name, labels, max(SHORTEST, length))
-    return Foreign(folder, stored, (config, params, report))
+    return Foreign(folder, stored, config, params, report)
 
 
 def is_foreign(folder: str | Path) -> bool:
-    """Return whether a folder holds a model with an output layer of transformers' fine-tuning.
+    """Return whether a folder holds a model that was fine-tuned with transformers.
+
+    The configuration normally names the class of the model. If it does not, the weights are read, and the
+    names of their tensors tell.
 
     Parameters
     ----------
     folder : str or Path
-        Folder of a model, not one of minibert's fine-tuning.
+        Folder of a model that minibert did not fine-tune.
 
     Returns
     -------
     bool
-        Where its configuration names no class of transformers', the tensors tell, and are read for it.
 
     Raises
     ------
     InputError
-        When they can't be read.
+        When the weights have to be read and can't be.
     """
     kind = hub.kind_in_config(folder)
     if kind is None:
@@ -102,46 +106,47 @@ def is_foreign(folder: str | Path) -> bool:
     return kind in TASKS
 
 
-def task_for(theirs: Foreign, task: Task | None) -> Task:
-    """Return what a model is asked: the task of its head, or another one of the same kind.
+def task_for(model: Foreign, task: Task | None) -> Task:
+    """Choose the task to ask a model: the given one, or else the task of its head.
+
+    A pair of texts is optional for a model of transformers', so `second_is_optional` of the task is set.
 
     Parameters
     ----------
-    theirs : Foreign
+    model : Foreign
         The model.
     task : Task or None
-        What to ask in place of that.
+        Another task to ask, with a head of the same kind; None for the task of the model's head.
 
     Returns
     -------
     Task
-        Of a task that names its labels the model's have the same names, in any order.
+        `task` itself, or a new one. If the task has fixed labels, the model's labels are the same set; the
+        model's order is used.
 
     Raises
     ------
     InputError
         When the task needs a head of another kind, or other labels.
     """
-    stored = theirs.stored
-    _, params, _ = theirs.loaded
+    stored = model.stored
     if task is None:
         task = registry.create(stored.task)
-    if task.kind != params.head.kind:
-        what = f"The model in '{theirs.folder}' has a head for {stored.task}"
-        raise InputError(f"{what}, which has other answers than {task.name}; choose another model.")
-    official = task.labels(())
-    if official and {*official} != {*stored.labels}:
-        named = f"The model in '{theirs.folder}' names its labels {', '.join(stored.labels)}"
-        wanted = f"{task.name} has {', '.join(official)}"
+    if task.kind != model.params.head.kind:
+        problem = f"The model in '{model.folder}' has a head for {stored.task}"
+        raise InputError(f"{problem}, which has other answers than {task.name}; choose another model.")
+    fixed_labels = task.labels(())
+    if fixed_labels and set(fixed_labels) != set(stored.labels):
+        problem = f"The model in '{model.folder}' names its labels {', '.join(stored.labels)}"
+        expected = f"{task.name} has {', '.join(fixed_labels)}"
         advice = "if they mean these, rename them in id2label of its config.json."
-        raise InputError(f"{named}, and {wanted}; {advice}")
-    if hasattr(task, "second_is_optional"):
-        task.second_is_optional = True
+        raise InputError(f"{problem}, and {expected}; {advice}")
+    task.second_is_optional = True
     return task
 
 
 def _longest(folder: Path, config: BertConfig) -> int:
-    """Return most tokens of a sequence: as the tokenizer's file says, at most the model's positions."""
+    """Return the most tokens of a sequence: what the tokenizer's file says, at most the model's positions."""
     path = folder / TOKENIZER_CONFIG_FILE
     length = read_json(path).get("model_max_length") if path.is_file() else None
     if not isinstance(length, int | float) or length < SHORTEST:

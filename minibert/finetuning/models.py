@@ -10,6 +10,7 @@ from minibert import engines, hub
 from minibert.ask.inference import FINETUNED
 from minibert.base.errors import InputError, warn
 from minibert.base.model_names import folder_of, on_disk
+from minibert.base.paths import path_of
 from minibert.core.arrays import Array
 from minibert.core.batch import Feature
 from minibert.core.config import BertConfig
@@ -29,12 +30,12 @@ from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
 
-OUTPUT_LAYER = "output layer"  # what a run says of a head with its initial values
+OUTPUT_LAYER = "output layer"  # what a run calls a head with initial values
 HEAD = ("head.weight", "head.bias", "head.query")
 
 
 def is_finetuned(folder: str | Path) -> bool:
-    """Return whether a folder is one of fine-tuning, finished or not.
+    """Return whether a folder is that of a fine-tuning run, finished or not.
 
     Parameters
     ----------
@@ -45,24 +46,24 @@ def is_finetuned(folder: str | Path) -> bool:
 
 
 def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> tuple[Parameters, list[str]]:
-    """Load the parameters that a fine-tuning begins with.
+    """Load the parameters that a fine-tuning run starts from, with the head of the task.
 
-    They have the task's head; the one in the model's folder is kept if it was trained for the same thing.
+    A head in the model's folder is kept if it was trained for the same answers, see `keeps_head`.
 
     Parameters
     ----------
     options : FinetuneOptions
         Options of a single run: model, task, seed, dropout.
     head : Head
-        The task's.
+        Head of the task.
     labels : sequence of str
-        The task's classes.
+        Classes of the task.
 
     Returns
     -------
     params : Parameters
     fresh : list of str
-        What has its initial value: "pooler", "LSTMs" or "output layer".
+        The parts that have initial values: "pooler", "LSTMs" or "output layer".
     """
     o = options
     config, params, report = hub.load(o.model, precision_for(o.dtype), head, o.seed)
@@ -80,7 +81,7 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
 
 
 def _warn_of_modules(model: str | Path, config: BertConfig, task: str) -> None:
-    """Warn where a model's vectors are made in another way by sentence-transformers than they are trained."""
+    """Warn if sentence-transformers makes a model's vectors in another way than they are trained here."""
     modules = read_modules(model, config)
     if modules is None:
         return
@@ -98,23 +99,23 @@ def keeps_head(
     task: str,
     labels: Sequence[str],
 ) -> bool:
-    """Return whether a model has a head of the right size that was trained for what is to be trained now.
+    """Return whether a model's head has the right size and was trained for the same answers.
 
-    Spans are spans; classes are the same if they have the same names and these are more than numbers; numbers
-    are those of one task.
+    Heads for spans always match. Those for classes match if the classes have the same names, unless these are
+    mere numbers. Those for numbers match if the task is the same, or has the same answers.
 
     Parameters
     ----------
     report : LoadReport
-        What was missing in the model for this head.
+        Which tensors the model's folder lacks for this head.
     model : str or Path
-        Where it was loaded from.
+        The model's folder.
     head : Head
-        The task's.
+        Head of the task.
     task : str
-        Its name.
+        Name of the task.
     labels : sequence of str
-        Its classes.
+        Classes of the task.
 
     Raises
     ------
@@ -124,7 +125,7 @@ def keeps_head(
     if any("pooler" not in name for name in report.missing):
         return False
     folder = folder_of(model)
-    known: Sequence[str] = ()
+    known: Sequence[str] = ()  # labels of the model
     if (folder / TASK_FILE).exists():
         stored = TaskFile.load(folder)
         known = stored.labels
@@ -142,12 +143,12 @@ def keeps_head(
 class Finetuned:
     """A fine-tuned model, for inference."""
 
-    folder: Path  # that it is from
-    task: Task  # what it answers
-    labels: Labels  # as its task.json says, like the three that follow
+    folder: Path  # where it was loaded from
+    task: Task  # the task that it answers
+    labels: Labels  # from its task.json, as the next three fields
     tuned: Tuned
     max_length: int
-    pair: bool | None  # whether it reads pairs of texts; None: transformers' files don't say, either will do
+    pair: bool | None  # whether it reads pairs of texts; None for transformers' models: they read both
     tokenizer: Tokenizer
     params: Parameters
     ops: Any
@@ -162,25 +163,25 @@ class Finetuned:
         dtype: str = "float32",
         task: Task | None = None,
     ) -> "Finetuned":
-        """Load the folder of a fine-tuning run, as `minibert finetune` leaves it.
+        """Load a finished model, whether minibert or transformers fine-tuned it.
 
-        A folder that was fine-tuned with transformers, which has no `task.json`, will do as well: its
-        `config.json` says what its head is for, and names its labels in `id2label`.
+        A folder of transformers has no `task.json`: its `config.json` says what the head is for, and names
+        the labels in `id2label`.
 
         Parameters
         ----------
         folder : str or Path
             Folder of the model.
         engine : str, default "auto"
-            What computes, as of `Bert.from_pretrained`.
+            The engine, see `Bert.from_pretrained`.
         threads : int, optional
-            With how many threads.
+            Number of threads.
         dtype : str, default "float32"
-            The precision of the products.
+            Precision of matrix products.
         task : Task, optional
-            What to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a custom
-            table, which has the columns "text" and, for a model of pairs, "second". A model of transformers'
-            answers any task of its head's kind, and of its labels where the task names them.
+            Another task to ask, such as the mismatched half of MNLI, for a model of MNLI, or a custom table.
+            The table has a column "text" and, for a model of pairs, "second". A model of transformers'
+            answers any task with the same kind of head, and with the same labels if the task fixes them.
 
         Returns
         -------
@@ -189,18 +190,17 @@ class Finetuned:
         Raises
         ------
         InputError
-            When there is no finished fine-tuned model in the folder, or it is for something else than `task`.
+            When there is no finished fine-tuned model in the folder, or it can't answer `task`.
         """
         folder = on_disk(folder)
         if not folder.is_dir():
             raise InputError(f"There is no folder '{folder}'; name one that minibert finetune has written.")
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
-        theirs = foreign.read_foreign(folder, dtype)
-        if theirs is not None:
-            asked = foreign.task_for(theirs, task)
-            stored = theirs.stored
-            config, params, report = theirs.loaded
+        from_transformers = foreign.read_foreign(folder, dtype)
+        if from_transformers is not None:
+            asked = foreign.task_for(from_transformers, task)
+            _, stored, config, params, report = from_transformers
         else:
             stored = TaskFile.load(folder)
             asked = _task_for(folder, stored, task)
@@ -221,7 +221,7 @@ class Finetuned:
             labels=stored.labels,
             tuned=dict(stored.tuned),
             max_length=stored.max_length,
-            pair=stored.pair if theirs is None else None,
+            pair=stored.pair if from_transformers is None else None,
             tokenizer=tokenizer,
             params=params,
             ops=ops,
@@ -234,7 +234,7 @@ class Finetuned:
 
     @property
     def head(self) -> Head:
-        """Return its head."""
+        """Return the model's head."""
         return self.params.head
 
     def __repr__(self) -> str:
@@ -249,13 +249,13 @@ class Finetuned:
         folder : str or Path
             Where to write; files of these names are replaced.
         columns : mapping of str to str, optional
-            Columns of tables given to the commands, by what they hold; those that the model has learnt from
-            when left out.
+            Names of the columns, by their role, in tables that the commands are given. By default they are
+            those of the tables that the model was trained on.
         """
-        folder = Path(folder)
+        folder = path_of(folder)
         hub.save_hf(folder, self.config, self.params, self.labels)
         self.tokenizer.save_pretrained(folder, self.config.P)
-        if self.pair is None:  # it is one of transformers', and is read as such again
+        if self.pair is None:  # a model of transformers': without the file it is read as one again
             (folder / TASK_FILE).unlink(missing_ok=True)
             return
         if columns is None:
@@ -282,11 +282,11 @@ class Finetuned:
         Parameters
         ----------
         features : sequence of Feature
-            As `features` makes them.
+            Features that the method `features` made.
         budget : int, default 4,096
-            Tokens in a batch.
+            Most tokens in a batch.
         done : callable
-            Called with how many tokens more are done.
+            Called with the number of tokens after each batch.
 
         Returns
         -------
@@ -302,7 +302,7 @@ def _incomplete(
     stored: TaskFile,
     report: hub.LoadReport,
 ) -> InputError:
-    """Make the error of a folder whose model lacks weights for its task."""
+    """Make the error for a folder whose model lacks weights for its task."""
     _, params, _ = hub.load(folder)
     head, n = params.head, len(stored.labels)
     if head.kind == task.kind and head.outputs != n > 0:
@@ -314,7 +314,7 @@ def _incomplete(
 
 
 def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
-    """Return what a model of minibert's is asked: its own task, or another one that has the same answers."""
+    """Choose the task to ask a model of minibert's: its own, or another one with the same answers."""
     stored_task = registry.create(stored.task, stored.columns, stored.long_texts)
     asked = stored_task if task is None else task
     means_the_same = asked.name in registry.CUSTOM_TABLES or registry.same_answers(
@@ -333,7 +333,7 @@ def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
 
 
 def as_sequence(features: Iterable[Feature]) -> Features:
-    """Make features ones that can be asked for by number: as they are if they can, else in a list.
+    """Return features as a sequence: unchanged if they are one, else in a list.
 
     Parameters
     ----------
@@ -350,20 +350,20 @@ def open_model(
     dtype: str = "float32",
     task: Task | None = None,
 ) -> Any:
-    """Load a whole model or LSTMs on a frozen one from a folder.
+    """Load a whole fine-tuned model, or LSTMs on a frozen one, from a folder.
 
     Parameters
     ----------
     folder : str or Path
-        Folder of a run of fine-tuning.
+        Folder of a fine-tuning run.
     engine : str, default "auto"
-        What computes, as of `Finetuned.from_pretrained`.
+        The engine, see `Finetuned.from_pretrained`.
     threads : int, optional
-        With how many threads.
+        Number of threads.
     dtype : str, default "float32"
-        The precision of the products.
+        Precision of matrix products.
     task : Task, optional
-        What to ask of a whole model in place of its own task.
+        Another task to ask a whole model.
 
     Returns
     -------
@@ -372,9 +372,9 @@ def open_model(
     Raises
     ------
     InputError
-        When there is no finished model in the folder, or it does not answer `task`.
+        When there is no finished model in the folder, or it can't answer `task`.
     """
-    if not (Path(folder) / TAGGER_FILE).exists():
+    if not (path_of(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype, task=task)
     if task is not None:
         problem = f"The tagger in '{folder}' has one task only"

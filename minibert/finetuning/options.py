@@ -1,4 +1,4 @@
-"""`FinetuneOptions`: everything that determines a fine-tuning run, and the recipes of the paper's tasks."""
+"""`FinetuneOptions`: everything that determines a fine-tuning run, and the recipes for the paper's tasks."""
 
 import dataclasses
 import math
@@ -28,12 +28,12 @@ from minibert.core.optim import KINDS
 from minibert.model.head_kinds import POOLS
 from minibert.model.positions import check_extension
 
-MOST_RUNS = 10_000  # of a sweep, which are listed before the first
-SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, section 4.1)
+MOST_RUNS = 10_000  # most runs of a sweep: all are listed before the first begins
+SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates for GLUE (Devlin et al. 2019, section 4.1)
 LONG = ("cut", "windows")
 MOST_WINDOWS = 8
-BALANCED = "balanced"  # classes, by weights or by sampling
-TOKEN_BUDGET = 4096  # of a batch that is only predicted
+BALANCED = "balanced"  # value of `class_weights` and of `sampling`
+TOKEN_BUDGET = 4096  # most tokens of a batch in prediction
 PAIRS = {
     "columns": "columns; give such as {'text': 'review'}",
     "also": "folders; give such as {'snli': 'pairs'}",
@@ -49,27 +49,28 @@ class TaskRecipe(NamedTuple):
     learning_rate: float = 5e-5
 
 
-# Rates of the recipes are those of the paper's models, of width 768 and 1,024. Narrower models learn little
-# at them in three epochs. Of a recipe of 5e-5 these rates were the best, or within noise of the best, on two
+# The rates of the recipes are for the paper's models, of widths 768 and 1,024. Narrower models learn little
+# with them in three epochs. In place of 5e-5, these rates were the best, or within noise of the best, on two
 # or three tasks (docs/fine-tuning.md has the table). Between two widths the logarithms are interpolated;
-# beyond the first and the last the rate stays.
+# beyond the first and the last the rate is constant.
 RATES_BY_WIDTH = {128: 1e-3, 256: 5e-4, 384: 2e-4, 768: 5e-5}
 
 
 def rate_for_width(rate: float, width: int | None) -> float:
-    """Return the learning rate for a model, of the one for a model as wide as BERT base.
+    """Scale a learning rate meant for the width of BERT base to a narrower model.
 
     Parameters
     ----------
     rate : float
-        What a recipe says.
+        Learning rate of a recipe.
     width : int or None
-        The model's hidden size; None where it is not known, which changes nothing.
+        The model's hidden size, or None if it is not known.
 
     Returns
     -------
     float
-        The rate itself from width 768 on; below, more, rounded to one digit.
+        `rate` itself for a width of 768 and more, and if it is not known. Narrower models get a higher rate,
+        rounded to one digit.
 
     Examples
     --------
@@ -82,16 +83,16 @@ def rate_for_width(rate: float, width: int | None) -> float:
     log_widths = np.log(list(RATES_BY_WIDTH))
     log_rates = np.log(list(RATES_BY_WIDTH.values()))
     interpolated = np.exp(np.interp(np.log(width), log_widths, log_rates))
-    times = interpolated / RATES_BY_WIDTH[widest]
-    return float(f"{rate * times:.0e}")
+    factor = interpolated / RATES_BY_WIDTH[widest]
+    return float(f"{rate * factor:.0e}")
 
 
-FEATURE_BASED = TaskRecipe(epochs=10.0, learning_rate=1e-3)  # ours: the paper says nothing of it
+FEATURE_BASED = TaskRecipe(epochs=10.0, learning_rate=1e-3)  # our choice: the paper gives no recipe
 RECIPES = {
     "squad2": TaskRecipe(epochs=2.0, batch_size=48),
-    "ner": TaskRecipe(batch_size=2),  # windows over documents: some 26 sentences, the nearest to 32
+    "ner": TaskRecipe(batch_size=2),  # two windows over documents: some 26 sentences, close to 32
     **dict.fromkeys(("swag", "hellaswag", "hellaswag-dev"), TaskRecipe(batch_size=16, learning_rate=2e-5)),
-    # The paper knows no such tasks: these are recipes of sentence-transformers.
+    # The paper has no such tasks: these are recipes of sentence-transformers.
     "stsb-similarity": TaskRecipe(epochs=4.0, batch_size=16, learning_rate=2e-5),
     "similarity": TaskRecipe(epochs=4.0, batch_size=16, learning_rate=2e-5),
     "similar-pairs": TaskRecipe(epochs=1.0, batch_size=64, learning_rate=2e-5),
@@ -99,7 +100,7 @@ RECIPES = {
 
 
 def _each(rules: Rules) -> Rules:
-    """Make rules of one value those of several."""
+    """Turn rules for one value into rules for several values."""
     one_by_one = ((what, lambda x, holds=holds: all(map(holds, _listed(x)))) for what, holds in rules)
     once = "each value once, at least one", lambda x: 0 < len(set(_listed(x))) == len(_listed(x))
     return *one_by_one, once
@@ -107,7 +108,7 @@ def _each(rules: Rules) -> Rules:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WindowArguments:
-    """What texts longer than the model become, where a task has one answer for a text or pair."""
+    """How to read texts that are longer than the model, for tasks with one answer per text or pair."""
 
     long: str = option(
         "cut",
@@ -133,7 +134,7 @@ class WindowArguments:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BalanceArguments:
-    """How classes that are rare get more weight."""
+    """How to give more weight to rare classes."""
 
     class_weights: str | dict[str, float] | None = option(
         None,
@@ -156,7 +157,7 @@ class BalanceArguments:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SpanArguments:
-    """What is particular to finding answers in a text."""
+    """The options for finding answers in a text."""
 
     span_weight: float = option(
         0.5,
@@ -167,7 +168,7 @@ class SpanArguments:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FinetuneArguments(TrainingArguments):
-    """What all fine-tuning is given: the options that its runs and all estimators have in common."""
+    """The options that all runs and all estimators of fine-tuning share."""
 
     # data
     max_length: int | None = option(
@@ -223,7 +224,7 @@ class FinetuneArguments(TrainingArguments):
         numbers="learning rate",
     )
     warmup: float = 0.1
-    bias_correction: bool = True  # without it small sets often fail to train
+    bias_correction: bool = True  # without it, training on small data sets often fails
     google_decay: bool = False
     # the run
     restarts: int = option(1, "runs with each setting, each with the next seed", WHOLE)
@@ -235,8 +236,8 @@ class FinetuneArguments(TrainingArguments):
 class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, SpanArguments, RunOptions):
     """Everything that determines a fine-tuning run; stored in its folder as `finetune.json`.
 
-    `None` means "what the task's recipe says" (`resolved` fills it in). Several batch sizes, learning rates,
-    numbers of epochs or restarts are a sweep: a run for each of them with each seed. Two runs with equal
+    `None` means "what the task's recipe says"; `resolved` fills it in. Several batch sizes, learning rates,
+    numbers of epochs or restarts are a sweep: a run for each combination and each seed. Two runs with equal
     options, engine and threads end with the same bytes. Raise InputError when a value is out of range.
     """
 
@@ -244,10 +245,16 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         metadata={"help": "the task, such as sst2, or classify, regress, tag or qa for your own table"}
     )
     data: str = field(
-        metadata={"help": "folder of the task's official files or of your own tables, or one table"}
+        metadata={
+            "help": "folder of the task's official files or of your own tables, or one table",
+            "rules": (("a file or a folder; for data in memory there is TextClassifier('MODEL').fit", bool),),
+        }
     )
     model: str = field(
-        metadata={"help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"}
+        metadata={
+            "help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further",
+            "rules": (("the folder of a model", bool),),
+        }
     )
     _: KW_ONLY
     # data
@@ -287,6 +294,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     )
     width: int = option(768, "units of these LSTMs in each direction", WHOLE)
 
+    COMMAND = "finetune"
     BEFORE: ClassVar[dict[str, Any]] = {"stratified": False}
 
     def __post_init__(self) -> None:
@@ -329,10 +337,10 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
                 raise InputError(message, **both)
 
     def _normalise(self) -> None:
-        """Normalise values that may be given in several forms: to absolute paths, tuples, strings."""
-        # Whole paths, for a run is asked from anywhere.
-        object.__setattr__(self, "data", os.path.abspath(self.data))
-        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model)))
+        """Bring values that can be given in several forms to one: absolute paths, tuples, strings."""
+        # Absolute paths, so that the run can be used from any working directory.
+        object.__setattr__(self, "data", os.path.abspath(os.path.expanduser(self.data)))
+        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model, "model")))
         for name, what in PAIRS.items():
             given = getattr(self, name)
             pairs = given.items() if isinstance(given, dict) else given
@@ -341,7 +349,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             except (TypeError, ValueError):
                 raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
             object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(path)) for name, path in vars(self)["also"])
+        also = tuple((name, os.path.abspath(os.path.expanduser(path))) for name, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
         names = [name for name, _ in vars(self)["columns"]]
         twice = [name for name in names if names.count(name) > 1]
@@ -362,7 +370,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         Parameters
         ----------
         width : int or None, default None
-            Hidden size of the model, by which the learning rate is chosen; None: that of the paper's models.
+            The model's hidden size, for the learning rate; None for that of the paper's models.
         """
         if self.feature_based:
             recipe = FEATURE_BASED
@@ -390,11 +398,11 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     @property
     def varied(self) -> dict[str, Any]:
         """Return the options, other than the learning rate, that have several values."""
-        both = {"batch_size": self.batch_size, "epochs": self.epochs}
-        return {name: values for name, values in both.items() if isinstance(values, tuple)}
+        candidates = {"batch_size": self.batch_size, "epochs": self.epochs}
+        return {name: values for name, values in candidates.items() if isinstance(values, tuple)}
 
     def runs(self) -> dict[str, "FinetuneOptions"]:
-        """Return the single runs of a sweep, setting by setting, by the names of their folders."""
+        """Return the single runs of a sweep by the names of their folders, one setting after another."""
         runs = {}
         varied = self.varied
         seeds = range(self.seed, self.seed + self.restarts)
@@ -410,12 +418,12 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         return runs
 
     def extended(self, config: BertConfig) -> BertConfig:
-        """Return the configuration of the model with its extended positions.
+        """Return the model's configuration with as many positions as `extend_positions` says.
 
         Parameters
         ----------
         config : BertConfig
-            Configuration of the model that is begun with.
+            Configuration of the model to start from.
 
         Returns
         -------
@@ -424,7 +432,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         Raises
         ------
         InputError
-            When it has more of them already.
+            When the model has more positions already.
         """
         positions = self.extend_positions or config.P
         check_extension(config, positions, self.model)
@@ -436,14 +444,14 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         Parameters
         ----------
         layers, positions : int
-            Of the model.
+            How many the model has.
         source : str
-            What the error calls it: its folder, or the argument that names it.
+            What the error calls the model: its folder, or the argument that names it.
 
         Raises
         ------
         InputError
-            When it has fewer.
+            When there are too few.
         """
         if self.freeze is not None and self.freeze > layers:
             problem = f"freeze={self.freeze!r} is more than the {layers} layers of '{source}'"
@@ -451,7 +459,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         if self.max_length is not None and self.max_length > positions:
             problem = f"max_length={self.max_length!r} is longer than the {positions} positions of '{source}'"
             advice = f"give at most {positions}"
-            if not self.feature_based:  # which leaves the model as it is
+            if not self.feature_based:  # with it, the model stays as it is
                 advice += f", or give the model more with extend_positions={self.max_length}"
             raise InputError(f"{problem}; {advice}.", max_length=self.max_length)
 
@@ -462,7 +470,7 @@ def weights_by_name(text: str) -> dict[str, float]:
     Parameters
     ----------
     text : str
-        Names and weights, with commas between.
+        Names and weights, separated by commas.
 
     Returns
     -------
@@ -471,7 +479,7 @@ def weights_by_name(text: str) -> dict[str, float]:
     Raises
     ------
     ValueError
-        When the text is something else, or has a name twice.
+        When the text has another form, or names a class twice.
     """
     pairs = [pair.rpartition("=") for pair in text.split(",")]
     weights = {name.strip(): float(weight) for name, _, weight in pairs}
@@ -481,18 +489,20 @@ def weights_by_name(text: str) -> dict[str, float]:
 
 
 def _are_weights(text: str) -> bool:
+    """Return whether a text gives valid weights of classes."""
     if text == BALANCED:
         return True
     return all(0 < weight < math.inf for weight in weights_by_name(text).values())
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
+    """Return a value, or several, as a tuple."""
     if hasattr(value, "__iter__") and not isinstance(value, str):
         return tuple(value)
     return (value,)
 
 
 def _exact(value: float) -> str:
-    """Write a number in the fewest digits that tell it from every other."""
+    """Write a number in the fewest digits that distinguish it from every other."""
     text = f"{value:g}"
     return text if float(text) == value else str(value)

@@ -13,7 +13,7 @@ from minibert.tasks.registry import same_answers
 from minibert.tasks.truncation import Truncation
 from minibert.training.runlog import Progress
 
-CHUNK = 2048  # examples whose features are in memory at a time
+CHUNK = 2048  # number of examples whose features are in memory at the same time
 
 
 def predict_examples(
@@ -23,34 +23,34 @@ def predict_examples(
     source: str = "",
     cuts: Truncation | None = None,
 ) -> Iterator[Any]:
-    """Yield the prediction of each example, in their order, made as they are asked for.
+    """Yield the prediction for each example, in order. Predictions are made as they are asked for.
 
-    Outputs of several models are averaged (the paper's ensemble; see `check_ensemble`), as is what each has
-    chosen on dev, such as a threshold.
+    The outputs of several models are averaged (the paper's ensemble; see `check_ensemble`), and so are the
+    values that each model chose on dev, such as a threshold.
 
     Parameters
     ----------
     models : sequence of Finetuned
-        At least one.
+        At least one model.
     examples : sequence
-        Examples of their task.
+        Examples of the models' task.
     show : bool, default False
-        Progress on the error stream.
+        Whether to show progress on the error stream.
     source : str, default ""
-        Where the examples are from, which errors name.
+        Where the examples come from; errors name it.
     cuts : Truncation, optional
-        Counts what is cut of the texts.
+        Counter for the texts that are cut.
 
     Yields
     ------
     Any
-        As `Task.predict` has it.
+        A prediction, see `Task.predict`.
     """
     first = models[0]
     tuned = {}
     for name in first.tuned:
         tuned[name] = sum(model.tuned[name] for model in models) / len(models)
-    size = len(examples) if first.task.together else CHUNK
+    size = len(examples) if first.task.needs_all_examples else CHUNK
     with Progress(len(examples), "examples", show) as progress:
         for part in chunks(examples, size):
             with naming(source):
@@ -65,7 +65,7 @@ def predict_examples(
 
 
 def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], None]:
-    """Return a function that shows the progress in examples when so many tokens are done."""
+    """Return a function that is called with numbers of tokens, and shows the progress in examples."""
     done = 0
 
     def add(count: int) -> None:
@@ -78,14 +78,14 @@ def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], No
 
 
 def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
-    """Yield examples some `size` at a time; those of one document, which is their context, stay together.
+    """Yield about `size` examples at a time, without dividing documents, as their sentences need each other.
 
     Parameters
     ----------
     examples : sequence
-        Those of one document, if they have an attribute `document`, side by side.
+        Examples in order. If they have an attribute `document`, those of one document follow one another.
     size : int
-        How many; more to keep a document whole.
+        How many examples to yield; more to keep a document whole.
 
     Yields
     ------
@@ -102,18 +102,18 @@ def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
 
 
 def check_ensemble(models: Sequence[Finetuned]) -> None:
-    """Check that the outputs of several models have the same meanings.
+    """Check that the outputs of several models mean the same.
 
     Parameters
     ----------
     models : sequence of Finetuned
-        At least one.
+        At least one model.
 
     Raises
     ------
     InputError
-        When two of them differ in task, labels, lengths, vocabulary or approach, or what they compute has no
-        mean.
+        When two models differ in task, labels, lengths, vocabulary or approach, or their outputs can't be
+        averaged.
     """
     first = models[0]
     task = first.task.name

@@ -1,12 +1,12 @@
 """Fine-tuning: from a model and a task's files to a folder that answers (Devlin et al. 2019, section 4).
 
     finetune   one run, or a sweep over learning rates and restarts whose best run on dev is kept
-    evaluate   the official metrics of a fine-tuned model, with an interval
+    evaluate   the official metrics of a fine-tuned model, with a confidence interval
     predict    the task's official files; several models are averaged
-    classify   what a model says of a text or a pair of texts
+    classify   a model's answers for texts or pairs of texts
 
-The folder of a run is described in `finetuning/running.py`; that of a sweep has one of these for each run,
-and the best of them once more at its top.
+The folder of a run is described in `finetuning/running.py`. That of a sweep holds such a folder for each run,
+and the files of the best run.
 """
 
 import dataclasses
@@ -20,13 +20,19 @@ from minibert import engines, hub
 from minibert.base.errors import InputError
 from minibert.base.files import RUN_FILES, require_folder, require_inside, sole_writer, write_atomically
 from minibert.base.machine import cores
+from minibert.base.model_names import CONFIG_FILE
+from minibert.base.options import STORED, other_command
+from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
+from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
+from minibert.finetuning.balance import refuse_balancing_twice
+from minibert.finetuning.examples import Rows, asked_examples, source_of
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import Rows, asked_examples, bag_of_words_in, source_of
+from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
@@ -37,9 +43,10 @@ from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.truncation import Truncation, warn_of_truncation
-from minibert.training.runlog import OnLog, say
+from minibert.training.runlog import OnLog, info_if
 
-Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
+FILE_SUFFIXES = (".csv", ".json", ".jsonl", ".tsv", ".txt", ".zip")  # of what people take for a file
+Folders: TypeAlias = str | Path | Sequence[str | Path]  # the folder of a model, or of several to average
 
 
 def finetune(
@@ -53,44 +60,45 @@ def finetune(
     on_log: OnLog | None = None,
     rows: Rows | None = None,
 ) -> dict[str, Any]:
-    """Fine-tune a model for a task and leave a folder behind.
+    """Fine-tune a model for a task and leave a finished folder.
 
     Parameters
     ----------
     options : FinetuneOptions
-        What to do; what is `None` in them follows the recipe of the task.
+        What to do; the recipe of the task replaces every `None`.
     out : str or Path
-        The folder of the run, or of a sweep.
+        Folder of the run, or of the sweep.
     resume : bool, default False
-        Go on from the last checkpoint of the folder, exactly; of a sweep, finished runs are kept. The options
-        have to agree with those stored there.
+        Go on exactly from the folder's last checkpoint; in a sweep, skip finished runs. The options have to
+        agree with those that are stored in the folder.
     show : bool, default True
-        Tell the person watching how it goes, on the error stream.
+        Log how it goes, and show progress bars on the error stream.
     began : float, optional
-        `time.monotonic()` when the command began; now, when left out.
+        `time.monotonic()` when the command began; by default now.
     ops : Ops, optional
-        A custom engine, in place of the one that the options name; it computes in their `dtype`.
+        A custom engine to use instead of the one that the options name. It computes in their `dtype`.
     on_log : callable, optional
-        Called with the number of a step and what is recorded of it, by names such as "train/loss".
+        Called with the number of each step and its values, by names such as "train/loss".
     rows : Rows, optional
-        The examples in memory, as the files hold them that `options.data` names; these are not read then.
+        The examples in memory, equal to those in the files that `options.data` names, which are then not
+        read.
 
     Returns
     -------
     dict
-        What `report.json` holds; `reports.results.report_text` makes it readable.
+        The contents of `report.json`; `reports.results.report_text` makes them readable.
 
     Raises
     ------
     InputError
-        When options, data, model or folder can't be used, before anything is written, or a finished run of a
-        sweep was altered.
+        When options, data, model or folder can't be used, before anything is written; when a finished run of
+        a sweep was altered.
     RunError
-        When the loss is not a number, in a sweep that of every run, or the disk is full.
+        When the loss is not a number (in a sweep, that of every run), or the disk is full.
     KeyboardInterrupt
-        After Ctrl-C. What was finished is kept; `resume` goes on from there.
+        After Ctrl-C. Finished work is kept, and `resume` goes on from there.
     """
-    out = Path(out)
+    out = path_of(out, "out")
     began = time.monotonic() if began is None else began
     options = resolved(options, out / OPTIONS_FILE if resume else None)
     run_class = FeatureBasedRun if options.feature_based else WholeRun
@@ -108,15 +116,15 @@ def finetune(
                 return report
         else:
             _require_unused(out, places)
+            refuse_balancing_twice(options)
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
-            prepared = run_class.prepare(options, ops, out, show, rows)  # once for all runs
+            prepared = run_class.prepare(options, ops, out, show, rows)  # once for all runs of a sweep
             peak = None
-            if run_class is WholeRun:  # of LSTMs nobody counts the operations
+            if run_class is WholeRun:  # the operations of LSTMs are not counted
                 peak = engines.peak(options.threads or cores(), options.dtype, ops=ops)
-            if show:
-                say(f"Engine {engine}.")
+            info_if(show)(f"Engine {engine}.")
 
             def run(run_options: FinetuneOptions, folder: Path) -> Run:
                 return run_class(run_options, prepared, ops, folder, peak, show, on_log)
@@ -127,10 +135,12 @@ def finetune(
 
 
 def _require_unused(out: Path, places: Sequence[Path]) -> None:
-    """Raise InputError when a new run would overwrite another one, or files of something else."""
+    """Raise InputError when a new run would overwrite another run, or other files."""
     if (out / OPTIONS_FILE).exists():
         advice = "resume it with resume=True, or choose another `out`."
         raise InputError(f"'{out}' already holds a run; {advice}")
+    if command := other_command(out / OPTIONS_FILE):
+        raise InputError(f"'{out}' holds a run of minibert {command}; choose another `out`.")
     for place in places:
         present = [name for name in RUN_FILES if (place / name).exists()]
         if present:
@@ -140,13 +150,14 @@ def _require_unused(out: Path, places: Sequence[Path]) -> None:
 
 
 def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOptions:
-    """Fill in what options leave open: by the recipe of the task, the width of the model, and the machine.
+    """Fill in what options leave open: from the recipe of the task, the width of the model, and the machine.
 
     Parameters
     ----------
     options : FinetuneOptions
+        The options.
     stored : Path or None, default None
-        The options of a resumed run, whose learning rates stay what they are.
+        The options of a run to resume; its learning rates are kept.
 
     Returns
     -------
@@ -163,7 +174,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
 
 
 class _EvaluationRequest:
-    """Models whose outputs are averaged, and the examples that they are asked about, as in `evaluate`."""
+    """The models to average, and the examples to ask them about, for `evaluate` and `predict`."""
 
     def __init__(
         self,
@@ -171,24 +182,25 @@ class _EvaluationRequest:
         data: str | Path | None,
         split: str,
         task: str | None,
-        known: bool,
-        **of: Any,
+        needs_labels: bool,
+        **computing: Any,
     ) -> None:
         listed = [folders] if isinstance(folders, str | Path) else folders
         other_task = None if task is None else registry.create(task)
-        self.models = [open_model(folder, task=other_task, **of) for folder in listed]
+        self.models = [open_model(folder, task=other_task, **computing) for folder in listed]
         check_ensemble(self.models)
         self.folders = [str(folder) for folder in listed]
         self.split = split
         self.first = first = self.models[0]
         self.cuts = Truncation(first.max_length, long=first.task.long)
         self.source = source_of(first.task, first.folder, data, split)
-        self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled=known)
+        same_task = task is None
+        self.examples = asked_examples(first.task, first.folder, data, split, same_task, needs_labels)
         first.task.warn_unknown(self.examples, first.labels)
         self.all_labelled = all(map(first.task.is_labelled, self.examples))
 
     def predictions(self, show: bool) -> Iterator[Any]:
-        """Yield the prediction of each example."""
+        """Yield the prediction for each example."""
         return predict_examples(self.models, self.examples, show=show, source=self.source, cuts=self.cuts)
 
     def truncated(self) -> Truncated:
@@ -213,31 +225,32 @@ def evaluate(
     Parameters
     ----------
     folders : str, Path or sequence of them
-        Folders of the model or models.
+        Folders of the models.
     data : str or Path, optional
-        Folder of the task's files; the one that the model was fine-tuned on, when left out.
+        Folder of the task's files; by default that of the data that the model was fine-tuned on.
     split : str, default "dev"
-        A labelled one.
+        A split with labels.
     task : str, optional
-        What to ask in place of the model's own task, of the same answers: "mnli-mm" of a model of "mnli".
+        Another task to ask, with the same answers, such as "mnli-mm" for a model of "mnli".
     engine : str, default "auto"
-        What computes.
+        The engine.
     threads : int, optional
-        With how many threads.
+        Number of threads.
     dtype : str, default "float32"
-        The precision of the products.
+        Precision of matrix products.
     show : bool, default False
-        Progress on the error stream.
+        Show the progress on the error stream.
 
     Returns
     -------
     dict
-        The metrics with a 95% interval, for JSON; `measured_text` makes them readable.
+        The metrics with a 95% confidence interval, for JSON; `measured_text` makes them readable.
 
     Raises
     ------
     InputError
-        When a model is not fine-tuned or can't be averaged, or data are of another task or not labelled.
+        When a model is not fine-tuned or can't be averaged with the others, or the data belong to another
+        task or have no labels.
     """
     asked = _EvaluationRequest(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
@@ -270,39 +283,44 @@ def predict(
     Parameters
     ----------
     folders : str, Path or sequence of them
-        Folders of the model or models.
+        Folders of the models.
     data : str or Path or None
-        Folder of the task's files, or one file; None: what the model was fine-tuned on.
+        Folder of the task's files, or one file; None for the data that the model was fine-tuned on.
     split : str
-        Labelled or not.
+        A split, with or without labels.
     out : str or Path
         Folder for the files.
     task : str, optional
-        As in `evaluate`; the task "ax" of a model of "mnli".
+        Another task to ask, as in `evaluate`; also "ax" for a model of "mnli".
     majority : bool, default False
-        Predict the most frequent class of the train file everywhere, as the paper did for WNLI.
+        Always predict the most frequent class of the train file, as the paper did for WNLI.
     engine : str, default "auto"
-        What computes.
+        The engine.
     threads : int, optional
-        With how many threads.
+        Number of threads.
     dtype : str, default "float32"
-        The precision of the products.
+        Precision of matrix products.
     show : bool, default False
-        Progress on the error stream.
+        Show the progress on the error stream.
 
     Returns
     -------
     dict
-        `files`, and `scores` where the split is labelled, for JSON.
+        `files`, and `scores` if the split has labels, for JSON.
 
     Raises
     ------
     InputError
-        As in `evaluate`; when `out` is not a folder to write into.
+        For the same reasons as `evaluate`, except that labels are not needed; when `out` is not a folder to
+        write into, is that of a model, or holds such predictions.
     RunError
-        When the disk is full; each file is whole or not there.
+        When the disk is full. No file is left incomplete.
     """
-    out = Path(out)
+    out = path_of(out, "out")
+    if out.suffix.lower() in FILE_SUFFIXES and not out.exists():
+        raise InputError(f"out={str(out)!r} looks like a file; name a folder.", out=str(out))
+    if any((out / name).exists() for name in (CONFIG_FILE, *STORED)):
+        raise InputError(f"out={str(out)!r} is the folder of a model; choose another.", out=str(out))
     require_folder(out)
     asked = _EvaluationRequest(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
@@ -312,6 +330,8 @@ def predict(
     else:
         answers = asked.predictions(show)
     lines = out / f"{first.task.name}-{split}.jsonl"
+    if lines.exists():
+        raise InputError(f"'{out}' already holds predictions, {lines.name}; choose another `out`.")
     predictions = []
 
     def write_lines(temporary: Path) -> None:
@@ -346,13 +366,13 @@ def predict(
 
 
 def _majority(model: Any, data: str | Path | None, same_task: bool, count: int) -> Iterator[Any]:
-    """Return so many times the most frequent class of the examples that a model has learnt from."""
+    """Return the most frequent class of a model's training examples as the prediction for `count` others."""
     if model.head.kind != "classify":
-        what = f"one class of each text, which {model.task.name} does not predict"
-        raise InputError(f"majority=True is for {what}; leave it out.", majority=True)
-    folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
-    learnt = asked_examples(model.task, model.folder, folder, "train", same_task=same_task)
-    return iter(submissions.majority(learnt, count))
+        problem = f"majority=True is for one class of each text, which {model.task.name} does not predict"
+        raise InputError(f"{problem}; leave it out.", majority=True)
+    folder = None if data is None or Path(data).is_file() else data  # a single file has no train split
+    train = asked_examples(model.task, model.folder, folder, "train", same_task=same_task)
+    return iter(submissions.majority(train, count))
 
 
 def classify(
@@ -363,30 +383,30 @@ def classify(
     threads: int | None = None,
     cuts: Truncation | None = None,
 ) -> list[Prediction]:
-    """Ask a fine-tuned model for the classes of some texts, or their numbers.
+    """Ask a fine-tuned model for the classes of some texts, or for their numbers.
 
     Parameters
     ----------
     model : Finetuned, str or Path
-        A model whose task has one answer for a text, a class or a number, or its folder.
+        A model whose task has one answer for a text, a class or a number; or its folder.
     texts : sequence
-        Strings, or pairs of a text and the second one, which may be None.
+        Strings, or pairs of a text and a second text, which may be None.
     engine : str, default "auto"
-        What computes, where a folder is given.
+        The engine, if a folder is given.
     threads : int, optional
-        Of that engine, and of matrix products.
+        Number of threads of that engine, and of matrix products.
     cuts : Truncation, optional
-        Counts what is cut of the texts, in place of a warning.
+        Counter for the texts that are cut, instead of a warning.
 
     Returns
     -------
     list of dict
-        For each text `label`, or `labels` where several may apply, and `probabilities`; or `value`.
+        For each text `label`, or `labels` if several may apply, and `probabilities`; or `value`.
 
     Raises
     ------
     InputError
-        When the model answers something else, a text is empty, or a second one is lacking or too many.
+        When the model answers something else, a text is empty, or a second text is missing or not expected.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
@@ -400,8 +420,7 @@ def classify(
     examples = []
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text
-        if not first.strip() or (second is not None and not second.strip()):
-            raise InputError("A text is empty; give one with words in it.")
+        refuse_empty((first, second))
         if pair is not None and pair != (second is not None):
             wanted = "single texts; leave the second one out"
             if pair:
@@ -422,17 +441,17 @@ def predicted_text(report: dict[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        As `predict` returns it.
+        What `predict` returned.
 
     Returns
     -------
     str
         Several lines.
     """
-    # A file that was named is not a part of the data that the model has learnt from.
+    # The source of a single file is its name; any other source ends with the split.
     is_file = not report["source"].endswith(f", {report['split']}")
-    of = Path(report["source"]).name if is_file else report["split"]
-    lines = [f"{report['title']}, {counted(report['examples'], 'example')} of {printable(of)}"]
+    source = Path(report["source"]).name if is_file else report["split"]
+    lines = [f"{report['title']}, {counted(report['examples'], 'example')} of {printable(source)}"]
     if report["scores"]:
         lines += results.metric_lines(report)
     return "\n".join([*lines, *report["files"]])

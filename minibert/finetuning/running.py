@@ -1,8 +1,8 @@
-"""One run of fine-tuning: one learning rate, one seed, the best epoch on dev kept.
+"""One run of fine-tuning: one learning rate and one seed; the best epoch on dev is kept.
 
-A run folder holds `finetune.json` (the options), `metrics.jsonl` and, while it is on its way, `checkpoints/`
-and `best/`, the model of the best epoch so far. When it is finished these two are gone and there are the
-model's files, `dev_predictions.json`, `report.html` and, last of all, `report.json`.
+A run folder holds `finetune.json` (the options), `metrics.jsonl` and, during the run, `checkpoints/` and
+`best/`, the model of the best epoch so far. At the end these two are removed, and there are the model's
+files, `dev_predictions.json`, `report.html` and, written last, `report.json`.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
-from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep
+from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, save_best
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
@@ -32,7 +32,7 @@ from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.loop import Loop, State, train
-from minibert.training.runlog import OnLog, RunLog, say
+from minibert.training.runlog import OnLog, RunLog, info_if, logger
 
 CHECKPOINTS = "checkpoints"
 DEV_PREDICTIONS = "dev_predictions.json"
@@ -40,7 +40,12 @@ DEV_PREDICTIONS = "dev_predictions.json"
 
 @dataclass(frozen=True)
 class Run(ABC):
-    """What the loop is to train, on what, and where to.
+    """What to train, on which data, and where to write; a subclass is one approach to fine-tuning.
+
+    `finetune` makes a run and hands it to `run_once`, which calls `fit`, `deliver`, and writes the report.
+    `fit` makes or restores a state (`start`), and gives the training loop the batches and the objective;
+    after each epoch the loop calls `evaluate`, which predicts dev (`predict`) and saves the best model so far
+    (`save`).
 
     Attributes
     ----------
@@ -53,27 +58,27 @@ class Run(ABC):
     folder : Path
         Folder of the run.
     peak : float or None
-        GFLOP/s of the machine, if known.
+        Peak GFLOP/s of the machine, if known.
     show : bool
-        Whether to tell the person watching how it goes.
+        Whether to log the progress for a person watching.
     on_log : callable or None
-        Called with what is recorded.
+        Called with whatever is logged.
     FILES : tuple of str
-        Of what is trained; each approach has its own.
+        Names of the files that hold what is trained; each approach has its own.
     config : object or None
         The configuration that a checkpoint has to have, if it is known before one is read.
     """
 
-    options: FinetuneOptions  # of a single run
-    prepared: Prepared  # task and data
+    options: FinetuneOptions
+    prepared: Prepared
     ops: Any
-    folder: Path  # of the run
-    peak: float | None = None  # GFLOP/s of the machine, if known
-    show: bool = True  # tell the person watching how it goes
-    on_log: OnLog | None = None  # called with what is recorded
+    folder: Path
+    peak: float | None = None
+    show: bool = True
+    on_log: OnLog | None = None
 
-    FILES: ClassVar[tuple[str, ...]]  # of what is trained
-    config: ClassVar[Any] = None  # that a checkpoint has to have, if it is known before one is read
+    FILES: ClassVar[tuple[str, ...]]
+    config: ClassVar[Any] = None
 
     @property
     @abstractmethod
@@ -86,12 +91,12 @@ class Run(ABC):
 
     @abstractmethod
     def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
-        """Yield endless batches from the position of a state on, with the position after each.
+        """Yield endless batches from the position of a state on, with the position after each batch.
 
         Parameters
         ----------
         state : State
-            Where the run stands.
+            The state to go on from.
 
         Yields
         ------
@@ -106,22 +111,22 @@ class Run(ABC):
         Parameters
         ----------
         params : FlatParameters
-            Those that are trained.
+            The parameters to train.
         """
 
     @abstractmethod
     def predict(self, state: State) -> dict[str, Any]:
-        """Return the `predictions` of dev, and whatever else is stored for the best epoch.
+        """Return the `predictions` for dev, and anything else to store for the best epoch.
 
         Parameters
         ----------
         state : State
-            With the parameters to predict with.
+            The state whose parameters predict.
 
         Returns
         -------
         dict
-            For JSON.
+            JSON can hold it.
         """
 
     @abstractmethod
@@ -133,24 +138,24 @@ class Run(ABC):
         folder : Path
             Where to write; files of these names are replaced.
         state : State
-            With the parameters.
+            The state with the parameters.
         """
 
     @abstractmethod
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
-        """Write the other files of a finished model; return the report's fields of this approach.
+        """Write the other files of a finished model; return what this approach adds to the report.
 
         Parameters
         ----------
         state : State
-            The last one.
+            The last state of the run.
         best : dict
-            What was kept of the best epoch.
+            What was stored for the best epoch.
 
         Returns
         -------
         dict
-            For JSON; under "baselines", if it is there, scores by name.
+            JSON can hold it. "baselines", if it is there, holds scores by name.
         """
 
     @abstractmethod
@@ -169,19 +174,19 @@ class Run(ABC):
         Parameters
         ----------
         params : FlatParameters
-            Those that are trained.
+            The parameters to train.
 
         Returns
         -------
         callable or None
-            From a batch to a number.
+            Takes a batch and returns a number.
         """
         return None
 
     @property
     def batch_size(self) -> int:
         """Return the number of examples in a step, from the options or the recipe of the task."""
-        return cast(int, self.options.batch_size) or 1  # one, and no sweep's
+        return cast(int, self.options.batch_size) or 1  # a single number: only a sweep has several
 
     @property
     def epochs(self) -> float:
@@ -214,7 +219,7 @@ class Run(ABC):
         Parameters
         ----------
         step : int
-            From 0.
+            Index of the step, from 0.
         """
         o = self.options
         total = self.total_steps
@@ -222,12 +227,12 @@ class Run(ABC):
         return warmup_linear(step, total, warmup, o.learning_rate, o.google_decay)
 
     def optimizer(self, params: Any) -> Optimizer:
-        """Return a new optimizer of some parameters, with the update rule of the options.
+        """Return a new optimizer with the update rule of the options.
 
         Parameters
         ----------
         params : FlatParameters
-            Which it is to update.
+            The parameters to update.
         """
         return optimizer_for(params, **self.options.update_rule)
 
@@ -237,7 +242,7 @@ class Run(ABC):
         Parameters
         ----------
         checkpoint : Checkpoint, optional
-            To go on from.
+            The checkpoint to go on from.
 
         Returns
         -------
@@ -246,15 +251,15 @@ class Run(ABC):
         Raises
         ------
         InputError
-            When the data are others than the run began with.
+            When the run began with other data.
         """
         if checkpoint is None:
             params, plan = self.initial()
             return State(params, self.optimizer(params), plan=plan)
         state = State(checkpoint.params, self.optimizer(checkpoint.params))
         state.restore(checkpoint)
-        now = self.prepared.fingerprint
-        if state.plan.get("data", now) != now:  # runs that began before there were fingerprints have none
+        now = self.prepared.data.fingerprint
+        if state.plan.get("data", now) != now:  # runs of early versions have no fingerprint
             raise self.other_data("there were other examples or labels")
         return state
 
@@ -275,22 +280,22 @@ class Run(ABC):
         return InputError(f"{begun}: {why}; give it the same data.")
 
     def evaluate(self, state: State) -> dict[str, float]:
-        """Evaluate on dev, and save the model if its metrics are the best so far.
+        """Evaluate on dev, and save the model if its metric is the best so far.
 
         Parameters
         ----------
         state : State
-            The step that is measured; its plan is changed.
+            The state to evaluate. Its plan is updated.
 
         Returns
         -------
         dict
-            The scores, by their names with "dev_" in front.
+            The scores; their names begin with "dev_".
         """
-        task = self.prepared.task
+        task = self.prepared.data.task
         plan = state.plan
         predicted = self.predict(state)
-        scores = task.score(self.prepared.dev_examples, predicted["predictions"])
+        scores = task.score(self.prepared.data.dev_examples, predicted["predictions"])
         score = scores[task.metric]
         epoch = round(state.step / self.epoch_steps, 2)
         before = plan.get("best")
@@ -298,22 +303,21 @@ class Run(ABC):
         plan["looked"] = state.step
         if before is None or score > before:
             best = {"step": state.step, "epoch": epoch, "scores": scores} | predicted
-            plan[CHECKSUMS] = keep(self.folder / BEST, best, lambda place: self.save(place, state))
+            plan[CHECKSUMS] = save_best(self.folder / BEST, best, lambda place: self.save(place, state))
             plan["best"] = score
             plan["best_step"] = state.step
             if before is not None:
                 remark = ", the best so far"
-        if self.show:
-            say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
+        info_if(self.show)(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
         return {f"dev_{name}": value for name, value in scores.items()}
 
     def has_converged(self, state: State) -> bool:
-        """Return whether the last `patience` evaluations were no better than the best one before them.
+        """Return whether the last `patience` epochs were no better than the best one before them.
 
         Parameters
         ----------
         state : State
-            Of a step, whose plan says at which step the best was.
+            A state whose plan says at which step the best evaluation was.
         """
         patience = self.options.patience
         if patience is None or "best_step" not in state.plan:
@@ -322,27 +326,27 @@ class Run(ABC):
         return bool(epochs_since >= patience)
 
     def fit(self) -> tuple[State, dict[str, Any]]:
-        """Train, and evaluate after every epoch; resume from the folder's last checkpoint, if it has one.
+        """Train, and evaluate after every epoch; go on from the folder's last checkpoint, if there is one.
 
         Returns
         -------
         state : State
-            The last one.
+            The last state.
         best : dict
-            What was kept of the best epoch: `step`, `epoch`, `scores` and what `predict` returned. Its model
-            is in the folder `best`.
+            What was stored for the best epoch: `step`, `epoch`, `scores` and what `predict` returned. Its
+            model is in the folder `best`.
         """
         o = self.options
         folder = self.folder
         remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
-        state = self.start(latest(folder / CHECKPOINTS, self.config, say, numbers=2))
+        state = self.start(latest(folder / CHECKPOINTS, self.config, logger.warning, numbers=2))
         total = state.step if self.has_converged(state) else self.total_steps
         if state.step < total:
-            check_resumed(folder, state, self.FILES, say)
-        if self.show:
-            say(self.headline(state))
-            if state.step:
-                say(f"Going on from step {state.step:,}.")
+            check_resumed(folder, state, self.FILES, logger.warning)
+        info = info_if(self.show)
+        info(self.headline(state))
+        if state.step:
+            info(f"Going on from step {state.step:,}.")
         loop = Loop(
             total_steps=total,
             rate=self.rate,
@@ -361,22 +365,22 @@ class Run(ABC):
         batches = self.batches(state)
         with RunLog(folder, state.step, total, self.show, self.peak, self.on_log) as log:
             train(self.ops, state, batches, self.objective(state.params), loop, log)
-            if state.plan.get("looked") != state.step:  # earlier versions looked after the last checkpoint
+            if state.plan.get("looked") != state.step:  # early versions evaluated after the last checkpoint
                 log.record(state.step, self.evaluate(state))
         return state, best_epoch(folder, state, self.FILES)
 
 
 def run_once(run: Run, began: float) -> dict[str, Any]:
-    """Train, or go on with it, leave a finished folder behind, and return what its `report.json` holds.
+    """Train, or go on training, until the folder is finished; return what its `report.json` holds.
 
-    What follows the training can be done again when it was cut off.
+    What follows the training can be repeated if it was interrupted.
 
     Parameters
     ----------
     run : Run
-        What to train.
+        The run.
     began : float
-        `time.monotonic()` before it.
+        `time.monotonic()` at its beginning.
 
     Returns
     -------
@@ -384,19 +388,20 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         The report.
     """
     folder = run.folder
-    data = run.prepared
+    prepared = run.prepared
+    data = prepared.data
     if not (folder / OPTIONS_FILE).exists():
         run.options.save(folder / OPTIONS_FILE)
     state, best = run.fit()
     for name in run.FILES:
-        if (folder / BEST / name).exists():  # else it was moved before this was cut off
+        if (folder / BEST / name).exists():  # else it was moved before an interruption
             os.replace(folder / BEST / name, folder / name)
-    of_approach = run.deliver(state, best)
-    measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], data.bag_of_words)
+    approach_report = run.deliver(state, best)
+    measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], prepared.bag_of_words)
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
-    mistakes = measured.mistakes(data.tokenizer, data.max_length)
+    mistakes = measured.mistakes(prepared.tokenizer, prepared.max_length)
     report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
-    baselines = of_approach.pop("baselines", {})
+    baselines = approach_report.pop("baselines", {})
     if baselines:
         report["baselines"] |= baselines
     report |= {
@@ -414,52 +419,53 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began, 1),
         "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)},
     }
-    report |= of_approach
+    report |= approach_report
     save_report(folder, run.options, measured, mistakes, report)
     remove_spent(folder)
     return report
 
 
 def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
-    """Write the page of the best run of a sweep, with the tables of the sweep.
+    """Write the page of a sweep's best run, with the tables of the sweep.
 
     Parameters
     ----------
     best : Run
-        That run, which is finished.
+        The best run, which is finished.
     report : dict
         Report of the sweep.
     page : Path
         The file to write.
     """
-    data = best.prepared
+    prepared = best.prepared
+    data = prepared.data
     predictions = stored_predictions(best.folder, len(data.dev_examples))
     measured = Measured(data.task, data.labels, data.dev_examples, predictions)
-    mistakes = measured.mistakes(data.tokenizer, data.max_length)
+    mistakes = measured.mistakes(prepared.tokenizer, prepared.max_length)
     facts = facts_of(best.folder, best.options, measured, mistakes, report)
     facts = dataclasses.replace(facts, sweep=sweep_text(report))
     atomic_text(page, page_of(facts))
 
 
 def stored_predictions(folder: Path, examples: int) -> list[Any]:
-    """Return the predictions that a finished run has left.
+    """Return the predictions for dev that a finished run has stored.
 
     Parameters
     ----------
     folder : Path
         Folder of the run.
     examples : int
-        How many examples of dev there are.
+        Number of examples in dev.
 
     Returns
     -------
     list
-        One for each, as JSON has them.
+        One prediction for each example, as JSON holds them.
 
     Raises
     ------
     InputError
-        When there are not so many.
+        When the file is missing, or holds another number of predictions.
     """
     path = folder / DEV_PREDICTIONS
     predictions = None

@@ -1,4 +1,4 @@
-"""Several runs of fine-tuning: every setting with every seed, the best run on dev kept at the top."""
+"""Several runs of fine-tuning: every setting with every seed; the best on dev is copied to the top folder."""
 
 import os
 import shutil
@@ -14,9 +14,10 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import Run, run_once, write_sweep_page
 from minibert.reports.results import REPORT, RUN, SETTING, finished_report, remove_spent, settings
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.training.runlog import METRICS, say
+from minibert.training.runlog import METRICS, info_if
 
-FAILED = "failed.json"  # in the folder of a run that has diverged
+FAILED = "failed.json"  # note in the folder of a run that has diverged
+# Fields of each run's report that the report of the sweep repeats.
 KEPT = (*SETTING, "seed", "scores", "best_epoch", "folder", "training_seconds", "failed")
 
 
@@ -29,25 +30,25 @@ def sweep(
 ) -> dict[str, Any]:
     """Do every run in its own folder, skip finished ones, and copy the best to the top.
 
-    A run that diverges is noted in its folder, and the others go on.
+    If a run diverges, this is noted in its folder, and the others go on.
 
     Parameters
     ----------
     options : FinetuneOptions
-        With several values of some options, or several restarts.
+        Options with several values, or several restarts.
     run : callable
-        From the options of a single run and its folder to the run.
+        Makes a run from the options of a single run and its folder.
     out : Path
-        The folder of the sweep.
+        Folder of the sweep.
     show : bool
-        Whether to tell the person watching how it goes.
+        Whether to log how it goes.
     began : float
         `time.monotonic()` when the sweep began.
 
     Returns
     -------
     dict
-        The report of the best run, with `runs`: a few metrics of each, or under `failed` what became of it.
+        The report of the best run, with `runs`: a few metrics of each, or under `failed` why it has none.
 
     Raises
     ------
@@ -58,23 +59,22 @@ def sweep(
     """
     if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
+    info = info_if(show)
     runs = options.runs()
     reports = []
     for number, (name, run_options) in enumerate(runs.items(), start=1):
         folder = out / name
         report = finished_report(folder) or _failure(folder)
-        if show:
-            before = ""
-            if report is not None:
-                before = ": failed before" if "failed" in report else ": finished before"
-            say(f"Run {number} of {len(runs)}, {name}{before}.")
+        before = ""
+        if report is not None:
+            before = ": failed before" if "failed" in report else ": finished before"
+        info(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:
             try:
                 report = run_once(run(run_options, folder), time.monotonic())
             except DivergedError as error:
                 report = _given_up(run_options, folder, error)
-                if show:
-                    say(f"Given up: {error}")
+                info(f"Given up: {error}")
         varied = {name: getattr(run_options, name) for name in options.varied}
         reports.append(report | varied)
     finished = [report for report in reports if "failed" not in report]
@@ -106,16 +106,16 @@ def _given_up(
     folder: Path,
     error: DivergedError,
 ) -> dict[str, Any]:
-    """Note in its folder that a run has diverged, and return what is noted."""
+    """Note in its folder that a run has diverged, and return the note."""
     report = {"learning_rate": options.learning_rate, "seed": options.seed, "folder": str(folder)}
     report["failed"] = str(error)
     atomic_json(folder / FAILED, report)
-    remove_spent(folder)  # resumed, it would diverge again
+    remove_spent(folder)  # if it were resumed, it would diverge again
     return report
 
 
 def _failure(folder: Path) -> dict[str, Any] | None:
-    """Return what was noted of a run that diverged; None of any other."""
+    """Return the note about a run that has diverged; None for any other run."""
     try:
         report = read_json(folder / FAILED, RUN | {"failed": str}, "remove it, and the run is done again")
     except MissingFile:
@@ -124,7 +124,7 @@ def _failure(folder: Path) -> dict[str, Any] | None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Link a file under another name; copy it where the file system has no links."""
+    """Link a file under another name; copy it if the file system has no links."""
 
     def make(temporary: Path) -> None:
         temporary.unlink()

@@ -15,9 +15,10 @@ from minibert.core.head_kinds import LABELS, SEQUENCES, TOKENS
 from minibert.core.optim import Optimizer, optimizer_for
 from minibert.engines.flops import task_operations
 from minibert.engines.runtime import runtime_of
+from minibert.finetuning.examples import Rows
 from minibert.finetuning.models import OUTPUT_LAYER, start_from
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, Rows, prepare
+from minibert.finetuning.preparation import Prepared, prepare
 from minibert.finetuning.running import Run
 from minibert.hub.checkpoint import Checkpoint
 from minibert.hub.sentence_transformers import write_modules
@@ -31,6 +32,8 @@ from minibert.tasks.stored import TaskFile
 from minibert.training.loop import State
 from minibert.training.runlog import Progress
 
+TRAINING_COST = 3  # a token takes about three times as long in training as in prediction
+
 
 @dataclass(frozen=True)
 class HeadObjective:
@@ -39,22 +42,22 @@ class HeadObjective:
     Attributes
     ----------
     config : BertConfig
-        The shape of the encoder, and its rates of dropout.
+        Shape of the encoder, and its rates of dropout.
     head : Head
-        What stands on it.
+        The output layer.
     seed : int
         Seed of dropout.
     span_weight : float
-        Of each of the losses of start and end.
+        Weight of each of the losses of start and end.
     frozen : int or None
-        How many layers, and the embeddings with them, stay as they are; None: none.
+        Number of lowest layers that, with the embeddings, are not trained; None to train everything.
     """
 
     config: BertConfig
     head: Head
-    seed: int  # of dropout
-    span_weight: float  # of each of the losses of start and end
-    frozen: int | None  # how many layers, and the embeddings with them, stay as they are; None: none
+    seed: int
+    span_weight: float
+    frozen: int | None
 
     def forward(
         self,
@@ -63,7 +66,7 @@ class HeadObjective:
         batch: Any,
         step: Any,
     ) -> tuple[dict[str, Any], Saved]:
-        """Return the loss, the accuracy where outputs are classes, and what `backward` needs.
+        """Return the loss, the accuracy if there is a single class, and what `backward` needs.
 
         Parameters
         ----------
@@ -72,14 +75,14 @@ class HeadObjective:
         params : dict
             The parameters, as a tree.
         batch : TaskBatch
-            As the engine takes it.
+            A batch in the engine's form.
         step : int
-            Which dropout is drawn for.
+            Index of the training step: every step draws its own dropout mask.
 
         Returns
         -------
         metrics : dict
-            "loss", and "accuracy".
+            "loss", and perhaps "accuracy".
         saved : Saved
         """
         rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
@@ -108,11 +111,11 @@ class HeadObjective:
         ops : Ops
             The engine.
         saved : Saved
-            What `forward` kept.
+            What `forward` saved.
         params : dict
             The parameters, as a tree.
         grads : dict
-            The accumulators, consumed.
+            The accumulators, which may be overwritten.
 
         Returns
         -------
@@ -124,7 +127,7 @@ class HeadObjective:
 
 
 class WholeRun(Run):
-    """A run whose folder becomes one that Hugging Face reads, with `task.json` beside it."""
+    """A run whose folder becomes a model that Hugging Face reads, with `task.json` next to it."""
 
     FILES = (hub.CONFIG_FILE, hub.WEIGHTS_FILE)
 
@@ -136,7 +139,7 @@ class WholeRun(Run):
         show: bool,
         rows: Rows | None = None,
     ) -> Prepared:
-        """Read model and data; check that pairs that are told from the others of their batch have such.
+        """Read model and data; for pairs that are contrasted within a batch, check that batches can be whole.
 
         Parameters
         ----------
@@ -147,9 +150,9 @@ class WholeRun(Run):
         folder : Path
             Folder of the run; not used here.
         show : bool
-            Likewise.
+            Whether to show progress; not used here.
         rows : Rows, optional
-            The examples, where they are in memory.
+            The examples, if they are in memory.
 
         Returns
         -------
@@ -158,57 +161,61 @@ class WholeRun(Run):
         Raises
         ------
         InputError
-            When model or data can't be used, or a batch of pairs would have only one of them, or be divided.
+            When model or data can't be used, or a batch of pairs would hold only one of them, or be split.
         """
         prepared = prepare(options, rows)
-        if prepared.head.kind == "contrastive":
+        if prepared.data.head.kind == "contrastive":
             _require_whole_batches(options, ops, prepared)
         return prepared
 
     @property
     def epoch_size(self) -> int:
-        """Return the number of features, which an epoch shows once each."""
+        """Return the number of features; an epoch shows each once."""
         return len(self.prepared.train)
 
     def initial(self) -> tuple[Parameters, dict[str, Any]]:
-        """Return the model with the task's head, and the plan: what is new, and how numbers are brought to
-        scale.
+        """Return the model with the task's head, and the plan.
+
+        The plan says which parts are new, and how numeric labels are standardised.
         """
-        data = self.prepared
+        prepared = self.prepared
+        data = prepared.data
         params, fresh = start_from(self.options, data.head, data.labels)
-        plan = {"features": len(data.train), "data": data.fingerprint, "fresh": fresh}
-        if data.targets is None:
+        plan = {"features": len(prepared.train), "data": data.fingerprint, "fresh": fresh}
+        if prepared.targets is None:
             return params, plan
         if OUTPUT_LAYER not in fresh:
-            data.targets.unfold(params)
-        return params, plan | {TARGETS: list(data.targets)}
+            prepared.targets.unfold(params)
+        return params, plan | {TARGETS: list(prepared.targets)}
 
     def start(self, checkpoint: Checkpoint | None = None) -> State:
-        """Return a checkpoint's state, or a new one, whose plan has the scores of vectors before training.
+        """Return the state of a checkpoint or, without one, that of a new run.
+
+        If the task compares vectors, the plan of a new run holds their scores before training.
 
         Parameters
         ----------
         checkpoint : Checkpoint, optional
-            To go on from.
+            The checkpoint to go on from.
 
         Raises
         ------
         InputError
-            When the data are others than the run began with.
+            When the run began with other data.
         """
         if checkpoint is not None:
-            then = checkpoint.state["plan"]["features"]
+            before = checkpoint.state["plan"]["features"]
             now = len(self.prepared.train)
             params: Any = checkpoint.params
-            if then != now:
-                raise self.other_data(f"there were {then:,} training features, now there are {now:,}")
-            if params.head != self.prepared.head:
+            if before != now:
+                raise self.other_data(f"there were {before:,} training features, now there are {now:,}")
+            if params.head != self.prepared.data.head:
                 raise self.other_data("there were other labels")
         state = super().start(checkpoint)
-        if checkpoint is None and not self.prepared.head.outputs:  # vectors need no training to be compared
-            task, examples = self.prepared.task, self.prepared.dev_examples
+        data = self.prepared.data
+        if checkpoint is None and not data.head.outputs:  # vectors can be compared without any training
             predictions = self.predict(state)["predictions"]
-            state.plan["before"] = task.score(examples, predictions)
+            state.plan["before"] = data.task.score(data.dev_examples, predictions)
         return state
 
     def optimizer(self, params: Parameters) -> Optimizer:
@@ -223,15 +230,16 @@ class WholeRun(Run):
         return optimizer_for(params, **o.update_rule, begin=params.trained_from(o.freeze))
 
     def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
-        """Yield endless batches, every epoch in another order, with the position after each.
+        """Yield endless batches, each epoch in another order, with the position after each batch.
 
         Parameters
         ----------
         state : State
-            Where the run stands.
+            The state to go on from.
         """
-        data = self.prepared
-        train = data.train
+        prepared = self.prepared
+        data = prepared.data
+        train = prepared.train
         targets = targets_of(state.plan)
         if targets:
             train = [feature._replace(label=targets.standardised(feature.label)) for feature in train]
@@ -241,8 +249,8 @@ class WholeRun(Run):
             self.batch_size,
             self.options.seed,
             state.position,
-            data.groups,
-            data.class_weights,
+            prepared.groups,
+            prepared.class_weights,
         )
 
     def objective(self, params: Parameters) -> HeadObjective:
@@ -277,70 +285,73 @@ class WholeRun(Run):
         return count
 
     def predict(self, state: State) -> dict[str, Any]:
-        """Return the predictions of dev, and the values that were tuned on it, such as a threshold.
+        """Return the predictions for dev, and the values that were tuned on it, such as a threshold.
 
         Parameters
         ----------
         state : State
-            With the parameters to predict with.
+            The state whose parameters predict.
         """
-        data, examples = self.prepared, self.prepared.dev_examples
+        prepared = self.prepared
+        data = prepared.data
+        examples = data.dev_examples
         params: Any = state.params
-        tokens = int(lengths(data.dev).sum())
+        tokens = int(lengths(prepared.dev).sum())
         with Progress(tokens, "tokens of dev", self.show) as progress:
-            scores = outputs(self.ops, params, data.dev, self.options.token_budget, progress.add)
+            scores = outputs(self.ops, params, prepared.dev, self.options.token_budget, progress.add)
         require_finite_outputs(scores, state.step, self.options.learning_rate)
         targets = targets_of(state.plan)
         if targets:
             scores = [targets.restored(standardised) for standardised in scores]
-        tuned = data.task.tune(examples, data.dev, scores, data.labels)
-        predictions = data.task.predict(examples, data.dev, scores, data.labels, tuned)
+        tuned = data.task.tune(examples, prepared.dev, scores, data.labels)
+        predictions = data.task.predict(examples, prepared.dev, scores, data.labels, tuned)
         return {"tuned": tuned, "predictions": predictions}
 
     def save(self, folder: Path, state: State) -> None:
-        """Write configuration and weights as Hugging Face reads them; numbers in their own scale.
+        """Write configuration and weights as Hugging Face reads them. Numbers are predicted unscaled.
 
         Parameters
         ----------
         folder : Path
             Where to write.
         state : State
-            With the parameters.
+            The state with these weights.
         """
         params: Any = state.params
         targets = targets_of(state.plan)
         if targets:
             params = targets.folded(params)
-        hub.save_hf(folder, params.config, params, self.prepared.labels)
+        hub.save_hf(folder, params.config, params, self.prepared.data.labels)
 
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
-        """Write tokenizer, `task.json` and, of vectors, the files of sentence-transformers.
+        """Write tokenizer and `task.json`, and for a model of vectors the files of sentence-transformers.
 
         Parameters
         ----------
         state : State
-            The last one.
+            The last state of the run.
         best : dict
-            What was kept of the best epoch.
+            What was stored for the best epoch.
 
         Returns
         -------
         dict
-            "fresh", "train_classes", and where there are such "baselines" and "truncated".
+            "fresh" and "train_classes"; "baselines" and "truncated" if there are any.
         """
-        data = self.prepared
-        data.tokenizer.save_pretrained(self.folder, state.params.config.P)
+        prepared = self.prepared
+        data = prepared.data
+        prepared.tokenizer.save_pretrained(self.folder, state.params.config.P)
         columns = dict(self.options.columns)
         tuned = best.get("tuned", {})
         long = data.task.long._asdict() if data.task.long else {}
-        stored = TaskFile(data.task.name, data.labels, data.max_length, columns, tuned, long)
+        stored = TaskFile(data.task.name, data.labels, prepared.max_length, columns, tuned, long)
         stored.save(self.folder)
-        report = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
+        report = {"fresh": state.plan["fresh"], "train_classes": prepared.train_classes}
         if not data.head.outputs:
-            write_modules(self.folder, data.max_length)
+            write_modules(self.folder, prepared.max_length)
             report["baselines"] = {"before training": state.plan["before"]}
-        if data.truncated:
-            report["truncated"] = data.truncated
+        if prepared.truncated:
+            report["truncated"] = prepared.truncated
         return report
 
     def headline(self, state: State) -> str:
@@ -351,25 +362,26 @@ class WholeRun(Run):
         state : State
             State of the run, before its first or next step.
         """
-        data = self.prepared
+        prepared = self.prepared
+        data = prepared.data
         window = " in a window" if data.task.long else ""
-        of_task = (
+        task_text = (
             f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} in dev, "
-            f"at most {data.max_length} tokens{window}."
+            f"at most {prepared.max_length} tokens{window}."
         )
-        lines = [of_task, self._model_text(state), self.plan_text]
+        lines = [task_text, self._model_text(state), self.plan_text]
         evaluations = -(-self.total_steps // self.epoch_steps)
-        dev = int(lengths(data.dev).sum())
-        learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
-        if evaluations * dev > 3 * learnt:  # for each token, training costs about three times as much
+        dev_tokens = int(lengths(prepared.dev).sum())
+        train_tokens = round(self.total_steps * self.batch_size * lengths(prepared.train).mean())
+        if evaluations * dev_tokens > TRAINING_COST * train_tokens:
             often = f", {evaluations} times," if evaluations > 1 else ""
-            costs = f"{dev:,} tokens of dev{often} beside {learnt:,} of train"
+            costs = f"{dev_tokens:,} tokens of dev{often} beside {train_tokens:,} of train"
             lines.append(f"Measuring takes most of the time: {costs}. Fewer dev examples would take less.")
         return "\n".join(lines)
 
     def _model_text(self, state: State) -> str:
         """Describe what is trained: the model, its head, and which parts are new."""
-        o, head, config = self.options, self.prepared.head, state.params.config
+        o, head, config = self.options, self.prepared.data.head, state.params.config
         frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
         millions = state.params.count() / 1e6
         parts = [f"{o.model}: {config.L} layers of {config.H}{frozen}, {millions:.1f}M parameters"]
@@ -388,18 +400,17 @@ class WholeRun(Run):
 
 
 def _require_whole_batches(options: FinetuneOptions, ops: Any, prepared: Prepared) -> None:
-    """Raise InputError when batches of pairs, of which each is contrasted with all others, can't be whole."""
+    """Raise InputError if a pair would not be contrasted with all others of its batch."""
     mesh: Any = getattr(runtime_of(ops), "mesh", None)
-    # A pair is told from the others of its batch: there have to be some, and all of them in one place.
     if len(prepared.train) < 2:
-        what = "has one training pair, and no other to compare it with; give more."
-        raise InputError(f"'{options.data}' {what}")
+        problem = f"'{options.data}' has one training pair, and no other to compare it with"
+        raise InputError(f"{problem}; give more.")
     if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
-        why = "batch_size=1 leaves a pair no other to be compared with; give 2 or more."
-        raise InputError(why, batch_size=1)
+        message = "batch_size=1 leaves a pair no other to be compared with; give 2 or more."
+        raise InputError(message, batch_size=1)
     splits = {"accumulate": options.accumulate > 1, "devices": mesh is not None}
     for name, does_split in splits.items():
         if does_split:
             value = getattr(options, name) or mesh.size
-            why = f"{name}={value!r} would split the pairs of a batch, each contrasted with all others"
-            raise InputError(f"{why}; give 1.", **{name: value})
+            problem = f"{name}={value!r} would split the pairs of a batch, each contrasted with all others"
+            raise InputError(f"{problem}; give 1.", **{name: value})

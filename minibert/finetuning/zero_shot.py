@@ -1,4 +1,4 @@
-"""Classify into classes that a model never saw: a model of entailment judges hypotheses (Yin et al. 2019)."""
+"""Classify into classes that a model never saw, with a model of entailment (Yin et al. 2019)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ import numpy as np
 
 from minibert import engines
 from minibert.base.errors import InputError
+from minibert.base.texts import refuse_empty
 from minibert.core.batch import Feature
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
@@ -28,41 +29,42 @@ def zero_shot(
     threads: int | None = None,
     cuts: Truncation | None = None,
 ) -> list[Prediction]:
-    """Choose among any classes by how much a text entails that it belongs to each.
+    """Choose among any classes by how strongly a text entails that it belongs to each.
 
-    One class is chosen by the softmax of the scores of entailment over the classes. With `several`, each is
-    judged by itself: by the softmax of its scores of entailment and contradiction (or the only other label).
+    One class is chosen by the softmax of the scores of entailment over the classes. With `several`, each
+    class is judged by itself: by the softmax of its scores of entailment and contradiction (or the only other
+    label).
 
     Parameters
     ----------
     model : Finetuned, str or Path
-        A model of pairs of texts, one of whose labels begins with "entail", or its folder: of mnli, snli,
-        sick, rte, scitail, or of a custom table.
+        A model of pairs of texts, one of whose labels begins with "entail", or its folder. It can be one for
+        mnli, snli, sick, rte, scitail, or for a custom table.
     texts : sequence of str
-        What to classify.
+        Texts to classify.
     classes : sequence of str
-        Names to choose from; with `several` one may be enough.
+        Names to choose from. With `several` one is enough.
     template : str
-        The hypothesis, with {} where the name of the class stands.
+        The hypothesis, with {} in place of the name of the class.
     several : bool, default False
         Whether several classes, or none, may be right.
     engine : str, default "auto"
-        What computes, where a folder is given.
+        The engine, if a folder is given.
     threads : int, optional
-        Of that engine, and of matrix products.
+        Number of threads of that engine, and of matrix products.
     cuts : Truncation, optional
-        Counts what is cut of the texts, in place of a warning.
+        Counter for the texts that are cut, instead of a warning.
 
     Returns
     -------
     list of dict
-        For each text `probabilities` by class, and the `label` of the highest; with `several` the `labels` of
-        at least 0.5 in its place, the likeliest first.
+        For each text the `probabilities` by class, and as `label` the most probable one. With `several` there
+        are `labels` instead: the classes with a probability of at least 0.5, the most probable first.
 
     Raises
     ------
     InputError
-        When the model does not know entailment, a class is empty or named twice or there is nothing to choose
+        When the model does not know entailment, a class is empty or named twice, there is nothing to choose
         from, the template has no {}, or a text is empty.
     """
     texts = _strings("texts", texts)
@@ -70,8 +72,7 @@ def zero_shot(
     _check_classes(classes, several)
     if template.count("{}") != 1:
         raise InputError(f"{template=} needs {{}} once; write it where the class stands.", template=template)
-    if not all(map(str.strip, texts)):
-        raise InputError("A text is empty; give one with words in it.")
+    refuse_empty(*texts)
     if not isinstance(model, Finetuned):
         model = Finetuned.from_pretrained(model, engine, threads=threads)
     entailed, denied = _entailment(model)
@@ -81,9 +82,10 @@ def zero_shot(
         pairs += [TextExample(name, text, hypotheses[name], None) for name in classes]
     features = model.features(pairs)
     counted = Truncation(model.max_length, long=model.task.long) if cuts is None else cuts
-    for begin in range(0, len(features), len(classes)):  # a text counts once, with what costs it most
-        of_text = features[begin : begin + len(classes)]
-        counted.add([max(of_text, key=_pieces_cut)])
+    # A text counts once: with the hypothesis for which most of it is cut.
+    for begin in range(0, len(features), len(classes)):
+        text_features = features[begin : begin + len(classes)]
+        counted.add([max(text_features, key=_pieces_cut)])
     with engines.limited_threads(threads, model.ops):
         outputs = np.reshape(model.outputs(features), (len(texts), len(classes), len(model.labels)))
     if cuts is None:
@@ -91,8 +93,8 @@ def zero_shot(
     answers: list[Prediction] = []
     for scores in outputs:
         if several:
-            both = scores[:, [entailed, denied]]
-            probabilities = [float(softmax(pair)[0]) for pair in both]
+            pairs_of_scores = scores[:, [entailed, denied]]
+            probabilities = [float(softmax(pair)[0]) for pair in pairs_of_scores]
         else:
             probabilities = softmax(scores[:, entailed]).tolist()
         by_class = dict(zip(classes, probabilities, strict=True))
@@ -106,7 +108,7 @@ def zero_shot(
 
 
 def _strings(name: str, value: Any) -> list[str]:
-    """Return an argument as a list; raise InputError where it is not one of strings."""
+    """Return an argument as a list of strings; raise InputError if it is something else."""
     if isinstance(value, Iterator):
         value = list(value)
     are_strings = isinstance(value, Iterable) and all(isinstance(item, str) for item in value)
@@ -116,8 +118,8 @@ def _strings(name: str, value: Any) -> list[str]:
 
 
 def _check_classes(classes: list[str], several: bool) -> None:
-    """Raise InputError when there is nothing to choose from, or a class has no name of its own."""
-    twice = next((name for number, name in enumerate(classes) if name in classes[:number]), "")
+    """Raise InputError when there is nothing to choose from, or a name is empty or given twice."""
+    twice = next((name for index, name in enumerate(classes) if name in classes[:index]), "")
     for wrong, message in (
         ("" in classes, "has an empty name; give every class one"),
         (twice, f"has {twice!r} twice; give each class once"),
@@ -128,15 +130,16 @@ def _check_classes(classes: list[str], several: bool) -> None:
 
 
 def _pieces_cut(feature: Feature) -> int:
+    """Return the number of pieces of a text that were cut."""
     return sum(sequence.cut for sequence in feature.sequences)
 
 
 def _entailment(model: Finetuned) -> tuple[int, int]:
-    """Return the numbers of the label of entailment and of the one that denies it."""
+    """Return the indices of the label of entailment and of the opposite label."""
     names = [label.lower() for label in model.labels]
-    entailing = [number for number, name in enumerate(names) if name.startswith("entail")]
-    others = [number for number in range(len(names)) if number not in entailing]
-    denying = [number for number in others if names[number].startswith("contradict")] or others
+    entailing = [index for index, name in enumerate(names) if name.startswith("entail")]
+    others = [index for index in range(len(names)) if index not in entailing]
+    denying = [index for index in others if names[index].startswith("contradict")] or others
     if model.task.kind != "classify" or model.pair is False or len(entailing) != 1 or len(denying) != 1:
         texts = "single texts" if model.pair is False else "pairs"
         what = f"{texts} with the labels {', '.join(model.labels) or '-'}"

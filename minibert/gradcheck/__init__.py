@@ -1,1 +1,1 @@
-"""Every hand-written gradient against the complex step."""
+"""Check every hand-written gradient against the complex step."""

@@ -1,4 +1,4 @@
-"""Draw parameters and batches for the heads of the product."""
+"""Draw parameters and batches for all heads, also those that the core does not have."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from minibert.model.params import PRETRAINING, Head, Parameters
 
 
 def random_parameters(config: BertConfig, rng: np.random.Generator, head: Head = PRETRAINING) -> Any:
-    """Draw parameters in general position, as the core's `random_parameters` does, for any head.
+    """Draw parameters in general position for any head, as the core's `random_parameters` does.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def random_parameters(config: BertConfig, rng: np.random.Generator, head: Head =
     rng : np.random.Generator
         Source of all draws.
     head : Head
-        What stands on the encoder; the heads of pre-training by default.
+        Head on the encoder; the heads of pre-training by default.
 
     Returns
     -------
@@ -37,9 +37,10 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
     Parameters
     ----------
     size : Size
-        Of which the lengths of the sequences and the letter V count.
+        Only the lengths of the sequences and V are used.
     head : Head
-        With `pool` the examples have one, two and all other windows; of similarity each has two sequences.
+        With `pool`, the examples have one window, two windows, and all other windows. With a head of
+        similarity, each example has two sequences.
     rng : np.random.Generator
         Source of all draws.
     tagged : float, default 0.4

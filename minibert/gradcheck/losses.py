@@ -1,4 +1,4 @@
-"""Losses outside of the core: LSTMs, windows, pairs by their vectors, the tagger on frozen features."""
+"""Cases of the losses outside the core: LSTMs, windows, similarity, and the tagger on frozen features."""
 
 import dataclasses
 from typing import Any
@@ -16,7 +16,7 @@ from minibert.tasks import batches
 
 
 def task_losses(size: Size, rng: np.random.Generator, prepare: Prepare) -> list[Case]:
-    """Build the losses of fine-tuning, on an encoder of one layer, and those of the tagger.
+    """Build cases of the losses of fine-tuning, with an encoder of one layer, and of the tagger's loss.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def task_losses(size: Size, rng: np.random.Generator, prepare: Prepare) -> list[
     rng : np.random.Generator
         Source of parameters and batches.
     prepare : callable
-        Lays out a batch as the engine takes it.
+        Prepares a batch for an engine.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def _tagger(
     drop: Drop = None,
     mixed: int = 0,
 ) -> Case:
-    """Build the loss of the tagger of LSTMs; its vectors have a gradient as well."""
+    """Build a case of the loss of the LSTM tagger, in which the input vectors have a gradient as well."""
     config = bilstm.BilstmConfig(
         inputs=size.H,
         outputs=5,

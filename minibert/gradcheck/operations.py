@@ -1,4 +1,4 @@
-"""Operations outside of the core: pooled windows, LSTMs and mixed layers."""
+"""Cases of the operations outside the core: pooled windows, LSTMs and mixed layers."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from minibert.model.params import lstm_table
 
 
 def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
-    """Build the primitives.
+    """Build cases of the primitives.
 
     Parameters
     ----------
     size : Size
         The shape to check at.
     batch : Batch
-        Of that shape; of its tokens, their number and where sequences begin.
+        A batch of that shape, from which the number of tokens and the starts of sequences are used.
     rng : np.random.Generator
         Source of all inputs.
 
@@ -54,7 +54,7 @@ def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]
 
 
 def _pooled(how: str, inputs: Arrays) -> Case:
-    """Build the case of a pooling of six windows: three examples have two, one and three of them."""
+    """Build a case of pooling six windows, of which three examples have two, one and three."""
     windows = np.array([[0, 1, -1], [2, -1, -1], [3, 4, 5]])
 
     def forward(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
@@ -77,14 +77,14 @@ def _pooled(how: str, inputs: Arrays) -> Case:
 
 
 def sublayers(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
-    """Build the blocks of LSTMs.
+    """Build cases of the LSTM block.
 
     Parameters
     ----------
     size : Size
         The shape to check at.
     batch : Batch
-        Of that shape.
+        A batch of that shape.
     rng : np.random.Generator
         Source of all inputs.
 

@@ -1,4 +1,4 @@
-"""The proof sheet as one file for any browser: errors and bounds, each beside the code it proves."""
+"""Write the proof sheet as one HTML file: errors and bounds, with links to the code that they prove."""
 
 import inspect
 import math
@@ -14,20 +14,28 @@ from minibert.model.params import Head
 from minibert.reports.markup import rendered
 from minibert.tasks import batches
 
-WIDTH, LEFT, TOP, HIGH, GAP = 1000.0, 390.0, 44.0, 16.0, 34.0  # of a picture; HIGH is a row's
-MOST_TICKS = 6  # of an axis
-DISTRIBUTION, URL_NAME = "minibert-scratch", "Repository"  # the latter in [project.urls] of pyproject.toml
+# Sizes of the picture, in its own units.
+WIDTH = 1000.0
+LEFT = 390.0  # width of the labels
+TOP = 44.0  # height of what is above the rows
+ROW = 16.0  # height of a row
+GAP = 34.0  # between two axes
+MOST_TICKS = 6  # labels of an axis
+RADIUS, FAILED_RADIUS = 3.5, 7  # radius of a dot
+CROSS = 5  # half the size of the cross on a check that fails
+DISTRIBUTION = "minibert-scratch"
+URL_NAME = "Repository"  # in [project.urls] of pyproject.toml
 
 
 def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
-    """Write rows of the proof sheet as one HTML document.
+    """Write the proof sheet as one HTML document.
 
     Parameters
     ----------
     rows : sequence of Row
         Rows of `proof_sheet`.
     engines : iterable of Ops
-        Those that were checked, each a section with the sources of what it runs.
+        The engines that were checked. Each has a section, with links to the sources of what it runs.
 
     Returns
     -------
@@ -58,19 +66,20 @@ def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
 
 
 def source_of(engine: Ops, label: str) -> tuple[str, int]:
-    """Find the backward that an engine runs for a check; else the forward.
+    """Find the source of the backward that an engine runs for a check, or of the forward if it has none.
 
     Parameters
     ----------
     engine : Ops
     label : str
-        Label of a `Case`: the operation, and what is particular about the case.
+        Label of a `Case`: the operation, and the variant of the case.
 
     Returns
     -------
     file : str
-        From the package's folder on.
+        Path that begins with the folder of the package.
     line : int
+        Number of the first line.
     """
     operation, _, variant = label.partition(" ")
     if operation == "head_loss":
@@ -88,7 +97,7 @@ def source_of(engine: Ops, label: str) -> tuple[str, int]:
 
 
 def repository_url() -> str:
-    """Read where the project's repository is from the installed package; "" where it does not say."""
+    """Read the address of the project's repository from the installed package; "" if it has none."""
     try:
         lines = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
@@ -98,16 +107,16 @@ def repository_url() -> str:
 
 
 class _Axis(NamedTuple):
-    """A log axis: powers of ten at its ends, where zero stands, and what is infinite or not a number."""
+    """A logarithmic axis. Zero is drawn at its left end, infinity and NaN at its right end."""
 
     left: float
     right: float
-    low: int
-    high: int
+    low: int  # power of ten at the left end
+    high: int  # power of ten at the right end
 
     def place(self, value: float) -> float:
-        """Return where a value stands."""
-        power: float = self.high  # of what is infinite or not a number
+        """Return the coordinate of a value."""
+        power: float = self.high  # infinity and NaN
         if value == 0:
             power = self.low
         elif 0 < value < math.inf:
@@ -116,7 +125,7 @@ class _Axis(NamedTuple):
         return self.left + share * (self.right - self.left)
 
     def ticks(self) -> dict[str, float]:
-        """Return where its labels stand."""
+        """Return the coordinates of the labels."""
         step = (self.low - self.high) // MOST_TICKS
         labels = {"0": self.left}
         for power in range(self.high - 1, self.low, step):
@@ -150,24 +159,24 @@ def picture(rows: Sequence[Row]) -> dict[str, Any]:
     Returns
     -------
     dict
-        What the template fills in, in units of the picture.
+        Values for the template; lengths and coordinates in units of the picture.
     """
     failed = dict.fromkeys(row.operation for row in rows if row.verdict != "ok")
     labels = dict.fromkeys(row.operation for row in rows)
     dtypes = dict.fromkeys(row.dtype for row in rows)
-    heights = {label: TOP + HIGH * (number + 0.5) for number, label in enumerate(labels)}
-    bottom = TOP + HIGH * len(labels)
-    wide = (WIDTH - LEFT) / len(dtypes)
+    heights = {label: TOP + ROW * (index + 0.5) for index, label in enumerate(labels)}
+    bottom = TOP + ROW * len(labels)
+    axis_width = (WIDTH - LEFT) / len(dtypes)
     paths: list[tuple[str, list[tuple[float, float]]]] = []
     texts = []
     for label, y in heights.items():
         words = f"FAIL {label}" if label in failed else label
         texts.append((LEFT - 16, y + 4, "end", words))
     dots: list[tuple[Any, ...]] = []
-    for number, dtype in enumerate(dtypes):
+    for index, dtype in enumerate(dtypes):
         of_dtype = [row for row in rows if row.dtype == dtype]
-        left = LEFT + number * wide
-        right = LEFT + (number + 1) * wide - GAP
+        left = LEFT + index * axis_width
+        right = LEFT + (index + 1) * axis_width - GAP
         values = []
         for row in of_dtype:
             values += [row.error, row.bound]
@@ -182,7 +191,7 @@ def picture(rows: Sequence[Row]) -> dict[str, Any]:
         for row in of_dtype:
             y = heights[row.operation]
             paths += _marks(row, axis, y)
-            radius = 3.5 if row.verdict == "ok" else 7
+            radius = RADIUS if row.verdict == "ok" else FAILED_RADIUS
             numbers = f"{row.error:.1e} of {row.bound:.1e}"
             words = f"{row.operation}, {dtype}, {row.size}: {numbers}, {row.verdict}"
             dots.append((row.verdict.lower(), axis.place(row.error), y, radius, words))
@@ -201,13 +210,13 @@ def picture(rows: Sequence[Row]) -> dict[str, Any]:
 def _marks(row: Row, axis: _Axis, y: float) -> list[tuple[str, list[tuple[float, float]]]]:
     """Return the lines of one check: its bound, and a cross where it fails."""
     bound = axis.place(row.bound)
-    half = 0.4 * HIGH
+    half = 0.4 * ROW
     paths = [("bound", [(bound, y - half), (bound, y + half)])]
     if row.verdict == "ok":
         return paths
     x = axis.place(row.error)
-    left, right = x - 5, x + 5
-    above, below = y - 5, y + 5
+    left, right = x - CROSS, x + CROSS
+    above, below = y - CROSS, y + CROSS
     paths.append(("fail", [(left, above), (right, below)]))
     paths.append(("fail", [(left, below), (right, above)]))
     return paths

@@ -1,7 +1,7 @@
-"""Every operation of an engine against the reference, as a proof sheet.
+"""Check every operation of an engine against the reference: the proof sheet.
 
-In float64 gradients are proven by the complex step (`core/gradcheck/complex_step.py`). A lower precision is
-compared with float64 instead: an engine may err twice as much as plain NumPy does.
+In float64, gradients are proven by the complex step (`core/gradcheck/complex_step.py`). A lower precision is
+compared with float64 instead: an engine's error may be twice as large as plain NumPy's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,12 +34,16 @@ from minibert.engines.runtime import runtime_of
 from minibert.gradcheck import losses, operations
 from minibert.model.ops import Ops
 
-# What an error may be, and why. The first row counts that the operation's name ends with.
+# A row of these tables has the ending of some operations' names, a value, and the reason for the value.
+# The first row that fits an operation counts.
+
+# Largest error of a gradient by the complex step.
 COMPLEX_STEP_BOUNDS = (
     ("pretraining_loss", 1e-10, "the rounding of some sixty operations, one after another"),
     ("", 1e-12, "the rounding of sums of at most a hundred terms; a wrong term shows as 1e-3 or more"),
 )
-# In units of eps x sqrt(longest sum): rounded additions of terms of either sign err like a random walk.
+# Largest error of plain NumPy in a lower precision, in units of eps x sqrt(terms of the longest sum): errors
+# of either sign add up like a random walk.
 ROUNDING_BOUNDS = (
     ("_loss", 10, "a LayerNorm over a row of little spread magnifies all errors before it"),
     ("_block", 2, "half a dozen operations forward and as many back"),
@@ -47,19 +51,21 @@ ROUNDING_BOUNDS = (
     ("layer_mix", 5, "the gradient of a weight is a sum over tokens and columns, sqrt(H) longer"),
     ("", 1, "one operation: its sums, its exponentials, and the rounding of what it saved"),
 )
-ENGINE_FACTOR = 2  # another order of summation or another exponential errs as much, in another direction
-# In eps, on top of it.
+# Largest error of an engine, as a multiple of plain NumPy's: with another order of summation or another
+# exponential, errors are as large, but differ.
+ENGINE_FACTOR = 2
+# What an engine's error may be in addition, in units of eps.
 ENGINE_FLOORS = (
-    ("_loss", 8, "with a few rows alone, NumPy's own error may be half of the usual in every draw"),
+    ("_loss", 8, "with few rows, NumPy's own error may be half as large as usual in every draw"),
     ("", 4, "where NumPy only copies, its own error is zero"),
 )
-# How many roundings an error is the root mean square over: of the arguments as they are, and of nearby ones.
+# Number of draws over which an error is the root mean square: the arguments themselves, and others near them.
 DRAWS = (
-    ("_loss", 8, "few numbers carry the result, so one rounding is luck: NumPy's varies fourfold among BLAS"),
+    ("_loss", 8, "few numbers carry the result, so one draw is luck: NumPy's varies fourfold among BLAS"),
     ("_lm_head", 8, "the same where one row is masked"),
     ("", 1, "hundreds of elements, each rounded on its own, are draws enough"),
 )
-NEARBY = 2.0**-10  # how far they are moved, relative to their size
+NEARBY = 2.0**-10  # distance of the nearby arguments, relative to their size
 
 
 class Row(NamedTuple):
@@ -75,18 +81,19 @@ class Row(NamedTuple):
 
 
 def cases(size: Size, seed: int = 0) -> list[Case]:
-    """Build every operation and every loss at one size.
+    """Build cases of every operation and every loss at one size.
 
     Parameters
     ----------
     size : Size
+        The shape to check at.
     seed : int, default 0
-        Of all inputs.
+        Seed of all inputs.
 
     Returns
     -------
     list of Case
-        The core's and the product's.
+        The core's cases and those outside the core.
     """
     rng = np.random.default_rng(seed)
     batch = random_batch(size, size.M, rng)
@@ -106,7 +113,7 @@ def cases(size: Size, seed: int = 0) -> list[Case]:
 
 
 def _prepare(ops: Ops, batch: Any) -> Any:
-    """Lay out a batch as an engine takes it."""
+    """Prepare a batch for an engine."""
     return runtime_of(ops).prepare(batch)
 
 
@@ -117,13 +124,15 @@ def proof_sheet(
     operations: Iterable[str] | None = None,
     seed: int = 0,
 ) -> list[Row]:
-    """Check every operation of every engine at every size: float64 by the complex step, the rest against it.
+    """Check every operation of every engine at every size.
+
+    Float64 is checked by the complex step, a lower precision against float64.
 
     Parameters
     ----------
     engines : iterable of Ops
     sizes : dict of Size
-        By name; the core's SIZES by default.
+        Sizes by name; the core's SIZES by default.
     dtypes : iterable of str, default "float64" and "float32"
         Precisions.
     operations : iterable of str, default None
@@ -134,7 +143,7 @@ def proof_sheet(
     Returns
     -------
     list of Row
-        All of the first engine, then all of the next.
+        All rows of the first engine, then all of the next.
 
     Raises
     ------
@@ -153,7 +162,7 @@ def proof_sheet(
         raise InputError(f"{operation=} is not an operation that is checked; {advice}", operation=operation)
     engines = list(engines)
     dtypes = list(dtypes)
-    checks = []  # rows of all engines, of each check
+    checks = []  # for each check, the rows of all engines
     for size, case in every:
         if case.operation in wanted:
             checks += [check(engines, case, dtype, size, seed) for dtype in dtypes]
@@ -175,7 +184,7 @@ def check(
     engines : sequence of Ops
     case : Case
     dtype : str, default "float64"
-        By the complex step; a lower precision is compared with float64.
+        The precision: float64 is checked by the complex step, a lower precision against float64.
     size : str
         Name of the shape, for the sheet.
     seed : int, default 0
@@ -184,15 +193,15 @@ def check(
     Returns
     -------
     list of Row
-        One for each engine; an error that is not a number fails.
+        One row for each engine; an error that is NaN fails.
     """
     if dtype == "float64":
         exact = result_of(Ops(), case, case.arguments)
         errors = []
         for engine in engines:
             error = distance(result_of(engine, case, case.arguments), exact)
-            of_gradients = gradient_errors(engine, case, seed)
-            errors.append(worst([error, *of_gradients.values()]))
+            errors_of_gradients = gradient_errors(engine, case, seed)
+            errors.append(worst([error, *errors_of_gradients.values()]))
         bounds = [_first_match(COMPLEX_STEP_BOUNDS, case.operation)] * len(engines)
     else:
         plain, *errors = rounding_errors([Ops(), *engines], case, dtype, seed)
@@ -214,7 +223,7 @@ def format_sheet(rows: list[Row]) -> str:
     Returns
     -------
     str
-        A head, a line for each check and a last one for all.
+        A heading, a line for each check, and a last line about all of them.
     """
     lines: list[tuple[str, ...]] = [Row._fields]
     for row in rows:
@@ -231,7 +240,7 @@ def format_sheet(rows: list[Row]) -> str:
 
 
 def rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, seed: int = 0) -> list[float]:
-    """Measure how far a lower precision is from the float64 reference.
+    """Measure the error of a lower precision against the float64 reference.
 
     Parameters
     ----------
@@ -245,7 +254,7 @@ def rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, seed: int = 
     Returns
     -------
     list of float
-        For each engine the root mean square over the draws that DRAWS says.
+        For each engine the root mean square over as many draws as DRAWS says.
     """
     rng = np.random.default_rng(seed)
     u = upstream(case, rng).astype(dtype)
@@ -267,10 +276,10 @@ def rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, seed: int = 
 
 
 def _rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, u: np.ndarray) -> list[float]:
-    """Return the same of one draw: the largest error among result and gradients.
+    """Measure the errors of one draw: for each engine the largest one among the result and the gradients.
 
-    For each gradient relative to its norm, or to its fair share of the whole gradient's norm where that is
-    more: when large terms happen to cancel, nothing but their rounding is left.
+    A gradient's error is relative to the gradient's norm, or to its fair share of the whole gradient's norm
+    if that is larger: when large terms happen to cancel, only their rounding is left.
     """
     low = {name: argument.astype(dtype) for name, argument in case.arguments.items()}
     high = {name: argument.astype(np.float64) for name, argument in low.items()}
@@ -278,7 +287,7 @@ def _rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, u: np.ndarr
     expected = engine_gradients(Ops(), case, high, u.astype(np.float64))
     elements = sum(gradient.size for gradient in expected.values())
     norm = norm_of(expected.values())
-    share = norm / max(1, elements) ** 0.5  # of one element
+    share = norm / max(1, elements) ** 0.5  # an element's share of the norm
 
     def error(engine: Ops) -> float:
         gradients = engine_gradients(engine, case, low, u)
@@ -293,13 +302,13 @@ def _rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, u: np.ndarr
 
 
 def rounding_bound(engine: Ops, plain: float, case: Case, dtype: str) -> float:
-    """Bound an engine's error: by a multiple of plain NumPy's, or for NumPy itself of a random walk's.
+    """Bound an engine's error: by a multiple of plain NumPy's error, or for NumPy itself of a random walk's.
 
     Parameters
     ----------
     engine : Ops
     plain : float
-        The error of plain NumPy, of `rounding_errors`.
+        Error of plain NumPy, from `rounding_errors`.
     case : Case
     dtype : str
         The precision.
@@ -318,5 +327,5 @@ def rounding_bound(engine: Ops, plain: float, case: Case, dtype: str) -> float:
 
 
 def _first_match(bounds: tuple[tuple[str, Any, str], ...], operation: str) -> Any:
-    """Return the value of the first row whose ending an operation's name has."""
+    """Return the value of the first row of a table whose ending fits the name of an operation."""
     return next(value for ending, value, _ in bounds if operation.endswith(ending))

@@ -45,29 +45,29 @@ def weights_of(source: str | Path) -> Path | None:
     Parameters
     ----------
     source : str or Path
-        As of `load`.
+        As for `load`.
 
     Returns
     -------
     Path or None
-        A file, or of TensorFlow's checkpoints the path without endings; None where there are no weights.
+        A file, or for a TensorFlow checkpoint the path without endings; None if there are no weights.
     """
     folder, checkpoint = locate(source)
     return checkpoint or hugging_face.weights_in(folder) or find_checkpoint(folder)
 
 
 def hidden_size(source: str | Path) -> int | None:
-    """Read how wide a BERT is, without reading its weights where it has a configuration beside them.
+    """Read the hidden size of a BERT, without reading its weights if there is a configuration next to them.
 
     Parameters
     ----------
     source : str or Path
-        As of `load`.
+        As for `load`.
 
     Returns
     -------
     int or None
-        The width H; None where there is no BERT that can be read, of which `load` says why.
+        The hidden size H; None if there is no BERT that can be read (`load` says why).
     """
     try:
         weights = weights_of(source)
@@ -91,17 +91,17 @@ def fields_in(source: str | Path) -> dict[str, Any]:
     Parameters
     ----------
     source : str or Path
-        As of `load`.
+        As for `load`.
 
     Returns
     -------
     dict
-        As they stand in the file; {} where there is none.
+        The fields as the file has them; {} if there is no file.
 
     Raises
     ------
     InputError
-        When it is damaged.
+        When the file is damaged.
     """
     folder = locate(source).folder
     if not folder.is_dir():
@@ -116,13 +116,13 @@ def kind_in_config(source: str | Path) -> str | None:
     Parameters
     ----------
     source : str or Path
-        As of `load`.
+        As for `load`.
 
     Returns
     -------
     str or None
-        "pretraining" for a checkpoint of a run, or where there is no configuration; None where it names no
-        class of transformers': then only the tensors tell.
+        "pretraining" for a checkpoint of a run, or if there is no configuration; None if the configuration
+        does not name a class of transformers, so that only the tensors can tell.
 
     Raises
     ------
@@ -138,26 +138,26 @@ def kind_in_config(source: str | Path) -> str | None:
 def load(
     source: str | Path, dtype: Any = np.float32, head: Head | None = None, seed: int = 0
 ) -> tuple[BertConfig, Parameters, LoadReport]:
-    """Read a BERT: one of minibert's, of Hugging Face's or of Google's for TensorFlow.
+    """Read a BERT that minibert, Hugging Face or Google (with TensorFlow) saved.
 
-    What the file lacks of the pooler and the head has its initial value. A masked-LM head whose decoder is
-    not the word embeddings counts as lacking; `params.decoder` is that decoder. The report says what is
-    lacking, which tensors of the file were of no use, and which were changed. A warning counts those of no
-    use that lie in the encoder, such as adapters or layers beyond the configuration's.
+    Tensors of the pooler and the head that the file lacks have their initial values. A masked-LM head whose
+    decoder is not the word embeddings counts as missing; `params.decoder` is that decoder. The report says
+    which tensors are missing, which tensors of the file were not used, and which were changed. A warning
+    counts unused tensors in the encoder, such as adapters or layers beyond those of the configuration.
 
     Parameters
     ----------
     source : str or Path
         A folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or several files and an
-        index), or one with `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its
-        endings will do, too; or `RUN@STEP`, a checkpoint of that step in the folder of a run.
+        index); a folder with `bert_config.json` and `bert_model.ckpt.*`, or the path of the latter without
+        its endings; or `RUN@STEP`, the checkpoint of that step in the folder of a run.
     dtype : NumPy dtype, default float32
         Precision of the parameters.
     head : Head or None
-        What is to stand on the encoder. Left out, it is what was saved: by the architecture that the
-        configuration names or, where it names none, by the tensors.
+        The head to put on the encoder. By default the saved one, recognised by the architecture that the
+        configuration names or, if it names none, by the tensors.
     seed : int, default 0
-        Seed of the initial values of what the file lacks.
+        Seed of the initial values of missing tensors.
 
     Returns
     -------
@@ -166,13 +166,13 @@ def load(
     params : Parameters
         The weights, with the head.
     report : LoadReport
-        What file and model did not have in common.
+        The differences between the file and the model.
 
     Raises
     ------
     InputError
         When a file is missing, truncated, hostile or foreign, or a run has not kept that step; when tensors
-        of the encoder are missing, a shape is not the configuration's, or a weight is not a finite number.
+        of the encoder are missing, a shape does not match the configuration, or a weight is not finite.
     """
     path = weights_of(source)
     place = locate(source)

@@ -1,7 +1,8 @@
-"""Checkpoints: everything that a run needs to resume exactly, in one safetensors file, complete or absent.
+"""Write and read checkpoints: all that a run needs to resume exactly, in one safetensors file.
 
-Tensors `params`, `m`, `v` are the flat buffers; the header carries the rest as JSON (the model's
-configuration, step, place in the data, options) and a checksum of each buffer and of itself.
+The file is complete or absent. Its tensors `params`, `m` and `v` are the flat buffers. Its header has the
+rest as JSON (the model's configuration, step, position in the data, options) and a checksum of each buffer
+and of itself.
 """
 
 import json
@@ -27,24 +28,24 @@ from minibert.model import bilstm
 from minibert.model.params import PRETRAINING, Head, Parameters, parameter_table
 
 FORMAT = "minibert checkpoint 1"
-HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # what has to stand in it
+HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # required fields and their types
 BUFFERS = ("params", "m", "v")
 
 
 def _is_count(value: Any) -> bool:
-    """Return whether a value of JSON is a whole number from 0 on."""
+    """Return whether a JSON value is a whole number of at least 0."""
     return type(value) is int and value >= 0
 
 
 def _is_position(value: Any) -> bool:
-    """Return whether a value is a place in the data: None, a count, or a list of counts."""
+    """Return whether a JSON value is a position in the data: None, a count, or a list of counts."""
     if value is None:
         return True
     counts = value if isinstance(value, list) else [value]
     return all(map(_is_count, counts))
 
 
-# What a run may store beside the buffers, and what each of them has to be.
+# The fields that the state of a run may have, each with a function that checks its value.
 STATE: dict[str, Callable[[Any], bool]] = {
     "step": _is_count,
     "position": _is_position,
@@ -61,13 +62,13 @@ class Checkpoint:
     Attributes
     ----------
     params : FlatParameters
-        Parameters of a BERT with its head or of a tagger of LSTMs, N numbers.
+        N parameters of a BERT with its head, or of an LSTM tagger.
     m, v : (N,) float
         The optimizer's moments.
     updates : int
-        How many the optimizer has made.
+        Number of updates that the optimizer has made.
     state : dict
-        What the run stored beside them, some or all of `STATE`, as JSON gives it back.
+        The state of the run, with some or all fields of `STATE`, as read from JSON.
     """
 
     params: FlatParameters
@@ -78,36 +79,36 @@ class Checkpoint:
 
 
 def checkpoint_path(folder: str | Path, step: int) -> Path:
-    """Name the checkpoint after a number of steps; names sort like the steps.
+    """Return the path of the checkpoint of a step; the paths sort like the steps.
 
     Parameters
     ----------
     folder : str or Path
-        Where the checkpoints of a run lie.
+        Folder of the checkpoints of a run.
     step : int
-        How many steps the run has made.
+        Number of steps that the run has made.
 
     Returns
     -------
     Path
-        As in step-000000100.safetensors.
+        For example step-000000100.safetensors in the folder.
     """
     return Path(folder) / f"step-{step:09d}.safetensors"
 
 
 def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, state: dict[str, Any]) -> None:
-    """Write a checkpoint, atomically, its dtypes kept.
+    """Write a checkpoint atomically, keeping dtypes.
 
     Parameters
     ----------
     path : str or Path
         The file, as `checkpoint_path` names it.
     params : FlatParameters
-        The parameters, N numbers.
+        The N parameters.
     optimizer : Optimizer
-        Its moments `m` and `v`, (N,), and its count of `updates` are stored.
+        Its moments `m` and `v`, (N,), and its number of `updates` are stored.
     state : dict
-        "step" and more of `STATE`.
+        The state of the run: "step" and other fields of `STATE`.
 
     Raises
     ------
@@ -123,12 +124,12 @@ def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, st
     header["crc32"] = {name: zlib.crc32(tensor.data) for name, tensor in tensors.items()}
     as_read = json.loads(json.dumps(header))
     header["crc32"]["header"] = _checksum(as_read)
-    # One entry only: safetensors keeps no order among several, and the same run is to write the same bytes.
+    # Only one entry: safetensors keeps no order among several, and the same run must write the same bytes.
     atomic_tensors(path, tensors, {"minibert": json.dumps(header, sort_keys=True)})
 
 
 def _checksum(header: dict[str, Any]) -> int:
-    """Compute the checksum of a header's values, however they are formatted, without its own checksum."""
+    """Compute the checksum of a header's values, which does not depend on their formatting."""
     return zlib.crc32(json.dumps(header, sort_keys=True).encode())
 
 
@@ -142,11 +143,11 @@ def load_checkpoint(
     path : str or Path
         The file.
     config : BertConfig, BilstmConfig or None
-        The configuration that it must have; any by default.
+        The configuration that it must have; by default any.
     warn : callable
-        Called with a sentence when the header has no checksum of itself, as in files of earlier versions.
+        Called with a sentence if the header has no checksum of itself, as in files of earlier versions.
     numbers : int or None
-        How many numbers its position in the data must have, where it has one; any by default.
+        How many numbers its position in the data must have, if it has a position; by default any.
 
     Returns
     -------
@@ -156,8 +157,8 @@ def load_checkpoint(
     Raises
     ------
     InputError
-        When the file is missing, truncated, altered, not a checkpoint of minibert, or of another
-        configuration or position.
+        When the file is missing, truncated, altered, not a checkpoint of minibert, or has another
+        configuration or another kind of position.
     """
     path = Path(path)
     header, tensors = _contents(path)
@@ -176,7 +177,7 @@ def load_checkpoint(
 
 
 def _require_config(path: Path, stored: Any, config: Any) -> None:
-    """Raise InputError when a checkpoint is of another configuration than the one that is given."""
+    """Raise InputError when a checkpoint does not have the given configuration."""
     if config is None or stored == config:
         return
     there = stored.to_dict()
@@ -190,17 +191,17 @@ def _require_config(path: Path, stored: Any, config: Any) -> None:
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return header and buffers of a checkpoint, if it is one."""
+    """Return header and buffers of a checkpoint; raise InputError if the file is not one."""
     if path.is_dir():
         raise InputError(f"{path} is a folder and can't be a checkpoint; move it away or use an earlier one.")
     try:
-        open_file(path).close()  # the library says only that a file is not there
+        open_file(path).close()  # raises an error that says more than the library's "not found"
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get("minibert")
             if text is not None:
                 header = parse_json(text)
                 tensors = {name: file.get_tensor(name) for name in BUFFERS}
-    except InputError:  # which says what the file is
+    except InputError:  # already says what is wrong; it is a ValueError, too
         raise
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror or error}); check the file.") from error
@@ -219,7 +220,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bool:
     """Raise ValueError when a header or a buffer is not what was written.
 
-    Return whether the header has a checksum of its own; those of the first versions have none.
+    Return whether the header has a checksum of its own, which the first versions did not write.
     """
     lacking = [name for name, kind in HEADER.items() if not isinstance(header.get(name), kind)]
     if lacking:
@@ -240,7 +241,7 @@ def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bo
 
 
 def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> None:
-    """Raise ValueError when the state in a header is impossible, or not that of the file's name."""
+    """Raise ValueError when the state in a header is impossible, or contradicts the file's name."""
     state = header["state"]
     for name, value in state.items():
         if name not in STATE or not STATE[name](value):
@@ -256,13 +257,13 @@ def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> N
 
 
 def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
-    """Name the parts of a buffer by its header; raise ValueError or TypeError if that is impossible."""
+    """Divide a buffer into parameters as its header says; raise ValueError or TypeError if it can't be."""
     if header["config"].get("model_type") == bilstm.MODEL_TYPE:
         tagger = bilstm.BilstmConfig.from_dict(header["config"])
         _require_count(flat, bilstm.parameter_table, tagger, "depth")
         return bilstm.BilstmParameters(tagger, flat)
     config = BertConfig.from_dict(header["config"])
-    head = header.get("head", PRETRAINING)  # files of version 0.1 know no other
+    head = header.get("head", PRETRAINING)  # version 0.1 had no other head and did not store it
     is_head = isinstance(head, list | tuple) and 2 <= len(head) <= 4 and type(head[1]) is int
     if not is_head:
         raise ValueError(f"head={head!r:.60} is none")
@@ -274,8 +275,8 @@ def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
 def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config: Any, layers: str) -> None:
     """Raise ValueError when a buffer does not have the length that a configuration asks for.
 
-    From the second layer on all are alike, so two tables tell the length of any: a damaged header may ask for
-    more layers than there is memory to list.
+    All layers from the second on are alike, so the tables for one and two layers give the count for any
+    number: a damaged header may name more layers than there is memory to list.
     """
 
     def count_with(n_layers: int) -> int:
@@ -295,12 +296,12 @@ def checkpoints(folder: str | Path) -> list[Path]:
     Parameters
     ----------
     folder : str or Path
-        Where the checkpoints of a run lie.
+        Folder of the checkpoints of a run.
 
     Returns
     -------
     list of Path
-        By step, the oldest first; [] where there is no such folder.
+        Checkpoints by step, the oldest first; [] if the folder does not exist.
     """
     return [path for _, path in kept_steps(folder)]
 
@@ -308,28 +309,28 @@ def checkpoints(folder: str | Path) -> list[Path]:
 def latest(
     folder: str | Path, config: Any = None, warn: Any = emit, numbers: int | None = None
 ) -> Checkpoint | None:
-    """Load the newest checkpoint that can be read; None when there is no checkpoint at all.
+    """Load the newest checkpoint that can be read; None if there is no checkpoint at all.
 
     Parameters
     ----------
     folder : str or Path
-        Where the checkpoints of a run lie.
+        Folder of the checkpoints of a run.
     config, numbers
         As for `load_checkpoint`.
     warn : callable
-        As for `load_checkpoint`; called for every damaged file passed over, too.
+        As for `load_checkpoint`; also called for every damaged file that is passed over.
 
     Returns
     -------
     Checkpoint or None
-        The newest whole one.
+        The newest intact checkpoint.
 
     Raises
     ------
     InputError
-        When that one is of another configuration.
+        When that checkpoint has another configuration.
     RunError
-        When there are checkpoints and none can be read: better to stop than to start anew unasked.
+        When there are checkpoints but none can be read: starting over must be the user's decision.
     """
     paths = checkpoints(folder)
     for path in reversed(paths):
@@ -350,16 +351,16 @@ def latest(
 def prune(folder: str | Path, max_checkpoints: int, step: int | None = None) -> None:
     """Remove all but the newest `max_checkpoints` checkpoints (0: remove none).
 
-    Those beyond `step`, where the run stands, do not count: it would have resumed there if they were whole.
+    Checkpoints of steps after `step` do not count: the run would have resumed from them if they were intact.
 
     Parameters
     ----------
     folder : str or Path
-        Where the checkpoints of a run lie.
+        Folder of the checkpoints of a run.
     max_checkpoints : int
-        How many are kept; 0 keeps all.
+        How many to keep; 0 keeps all.
     step : int or None
-        Where the run stands; by default all checkpoints count.
+        The current step of the run; by default all checkpoints count.
     """
     if not max_checkpoints:
         return

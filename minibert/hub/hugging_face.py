@@ -21,10 +21,10 @@ from minibert.model.params import Head, Parameters
 
 PICKLED_FILE = "pytorch_model.bin"
 INDEX = ".index.json"  # after either name: which of several files each tensor is in
-WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))  # in this order
-LABELLED = [name for name, kind in KINDS.items() if kind.names_outputs]  # in the configuration
-Reader = Callable[[Path], tuple[Tensors, dict[str, str]]]  # -> tensors, names and types of others
-# Floating-point types as safetensors calls them, and how their bytes are read; NumPy has no bfloat16.
+WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))  # the first wins
+LABELLED = [name for name, kind in KINDS.items() if kind.names_outputs]  # labels are in the configuration
+Reader = Callable[[Path], tuple[Tensors, dict[str, str]]]  # -> float tensors; names and types of the others
+# Floating-point types by their names in safetensors, with the dtype to read them as; NumPy has no bfloat16.
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
@@ -42,24 +42,24 @@ def save_hf(
     Parameters
     ----------
     folder : str or Path
-        Made if it does not exist; a model that is there is replaced, each file in one step.
+        Made if it does not exist; a model in it is replaced, one file at a time, each atomically.
     config : BertConfig
         Configuration of the model.
     params : Parameters
-        Parameters of the model, with any head. Only minibert reads LSTMs below it, as `finetune --bilstm`
-        trains them: `transformers` leaves them out and computes something else.
+        Parameters of the model, with any head. Only minibert reads the LSTMs that `finetune --bilstm` trains
+        below a head: `transformers` leaves them out and computes something else.
     labels : sequence of str
-        Names of the outputs of a head of one of the kinds in `LABELLED`; numbers when left out.
+        Names of the outputs of a head of one of the kinds in `LABELLED`; by default LABEL_0, LABEL_1, ...
     dtype : {"float32", "float16", "bfloat16"}
-        "float32" is what every reader of such folders expects.
+        Precision of the file; every reader of such folders understands "float32".
     omit : collection of str
-        Hugging Face's names of tensors to leave out: what only has its initial value; by default none. A
-        masked-LM head with a separate decoder, `params.decoder`, is written all the same.
+        Tensors to leave out, by Hugging Face's names, because they only have their initial values; by default
+        none. A masked-LM head with a separate decoder, `params.decoder`, is written all the same.
 
     Raises
     ------
     InputError
-        When the labels are not as many as the outputs, or a weight is beyond the range of float16.
+        When there are not as many labels as outputs, or a weight is beyond the range of float16.
     RunError
         When the disk is full or the folder cannot be written.
     """
@@ -89,20 +89,20 @@ def fields_of(
     config : BertConfig
         Configuration of the encoder.
     head : Head
-        What stands on it.
+        The head on the encoder.
     labels, omit
-        As for `save_hf`. Where the masked-LM head or that of next sentences is left out of pre-training's,
-        the class is one without it.
+        As for `save_hf`. If the masked-LM head or the next-sentence head of pre-training is omitted, the
+        class is one without it.
 
     Returns
     -------
     dict
-        The configuration with "architectures" and, by the kind of head, labels and problem type.
+        The configuration with "architectures" and, depending on the kind of head, labels and problem type.
 
     Raises
     ------
     InputError
-        When there are labels and they are not as many as the outputs, or two of them are equal.
+        When labels are given but not one for each output, or two of them are equal.
     """
     if labels and (head.kind not in LABELLED or len(labels) != head.outputs):
         verb = "does" if len(labels) == 1 else "do"
@@ -131,15 +131,16 @@ def fields_of(
 def load_hf(
     folder: str | Path, dtype: Any = np.float32, head: Head | None = None, seed: int = 0
 ) -> tuple[BertConfig, Parameters, LoadReport]:
-    """Read a BERT of minibert's or of Hugging Face's; the rest as with `hub.load`.
+    """Read a BERT that minibert or Hugging Face saved; see `hub.load`.
 
-    Tensors may be float16, bfloat16, float32 or float64, their names those of early checkpoints
-    (`LayerNorm.gamma`), without the prefix `bert.` too. `model.safetensors` goes before `pytorch_model.bin`.
+    Tensors may be float16, bfloat16, float32 or float64. They may have the names of early checkpoints
+    (`LayerNorm.gamma`), and may lack the prefix `bert.`. `model.safetensors` takes precedence over
+    `pytorch_model.bin`.
 
     Parameters
     ----------
     folder : str or Path
-        The one with `config.json`.
+        The folder that has `config.json`.
     dtype, head, seed
         As for `hub.load`.
 
@@ -151,7 +152,7 @@ def load_hf(
     Raises
     ------
     InputError
-        When the folder has no weights, and as from `hub.load`.
+        When the folder has no weights, or for any reason that `hub.load` lists.
     """
     folder = Path(folder)
     fields = read_config(folder / CONFIG_FILE)
@@ -176,12 +177,17 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
     Parameters
     ----------
     folder : str or Path
-        The one with `config.json` or `bert_config.json`.
+        The folder that has `config.json` or `bert_config.json`.
 
     Returns
     -------
     tuple of str
-        In the order of the outputs; () if it has none.
+        Labels in the order of the outputs; () if the configuration has none.
+
+    Raises
+    ------
+    InputError
+        When there is no configuration, it is damaged, or its labels are not strings numbered from 0 on.
     """
     path = config_in(Path(folder))
     return labels_of(read_config(path), path)
@@ -198,7 +204,7 @@ def weights_in(folder: Path) -> Path | None:
     Returns
     -------
     Path or None
-        The first of `WEIGHTS` that is there, an index where there are several files; None without any.
+        The first of `WEIGHTS` that exists, which is an index if the weights are in several files; or None.
     """
     for name in WEIGHTS:
         if (folder / name).exists():
@@ -213,7 +219,7 @@ def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
     others: dict[str, str] = {}
     for name in sorted(set(places.values())):
         if Path(name).name != name:
-            raise InputError(f"{index} names the file {name!r}, not one of its folder; get the model anew.")
+            raise InputError(f"{index} names the file {name!r}, not one of its folder; get the model again.")
         part_tensors, part_others = read(index.parent / name)
         for tensor, place in places.items():
             if place != name:
@@ -231,7 +237,7 @@ def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
 def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     """Read the floating-point tensors of a safetensors file; of others, such as position_ids, only the types.
 
-    The library checks the header against the file.
+    The library `safetensors` checks the header against the file.
 
     Parameters
     ----------
@@ -241,9 +247,9 @@ def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     Returns
     -------
     tensors : dict of str to array
-        Views of the file mapped into memory, in its precision; bfloat16 as float32, which is a copy.
+        Views of the file mapped into memory, in its precision; bfloat16 becomes float32, which is a copy.
     others : dict of str to str
-        Names of the other tensors, with their types as safetensors calls them.
+        The types of the other tensors by name, as safetensors calls them.
 
     Raises
     ------
@@ -251,7 +257,7 @@ def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
         When the file cannot be read or is damaged.
     """
     try:
-        open_file(path).close()  # the library says only that a file is not there
+        open_file(path).close()  # raises an error that says more than the library's "not found"
         with safe_open(path, framework="numpy") as file:
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
         data = np.memmap(path, np.uint8, mode="r")
@@ -265,10 +271,10 @@ def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
                 if kind == "BF16":
                     flat = widened(flat)
                 tensors[name] = flat.reshape(header[name]["shape"])
-    except InputError:  # which says what the file is
+    except InputError:  # already says what is wrong; it is a ValueError, too
         raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); {COPY_AGAIN}.") from error
-    except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have
+    except (SafetensorError, ValueError) as error:  # NumPy's ValueError: bytes that do not fit the shape
         raise InputError(f"{path} is damaged or not a safetensors file ({error}); copy it again.") from error
     return tensors, {name: kind for name, kind in kinds.items() if name not in tensors}

@@ -1,4 +1,4 @@
-"""From tensors under Hugging Face's names, whatever file they are from, to the parameters of a BERT."""
+"""Turn tensors with Hugging Face's names, from any kind of file, into the parameters of a BERT."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,36 +31,37 @@ from minibert.model.params import PRETRAINING, Head, Parameters, check_head, par
 
 Tensors = dict[str, np.ndarray]
 
-# Their models whose heads are some of pre-training's, or none.
+# Classes of transformers that have some of the heads of pre-training, or none.
 _PRETRAINED = ("BertModel", "BertForMaskedLM", "BertForNextSentencePrediction", "BertLMHeadModel")
-# How names begin in models of other architectures. TensorFlow's ALBERT begins with bert/ like a BERT.
+# Prefixes of names in other architectures. In TensorFlow, the names of ALBERT begin with bert/, as BERT's do.
 _FOREIGN = {
     "roberta.": "RoBERTa", "distilbert.": "DistilBERT", "electra.": "ELECTRA",
     "albert.": "ALBERT", "bert.encoder.transformer.": "ALBERT",
 }  # fmt: skip
 COPY_AGAIN = "copy the model's folder again"
-# Files that a run's folder has from the beginning, before there is a model, and the command that resumes it.
+# Files that the folder of a run has before there is a model, and the command that resumes the run.
 RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
 
 
 class LoadReport(NamedTuple):
-    """List what a checkpoint and the model do not have in common."""
+    """List the differences between a checkpoint and the model that was made from it."""
 
-    # Hugging Face's names of what the file lacks of pooler and head: initial values. The masked-LM head is
-    # among it where its decoder is not the word embeddings: only `Bert` can use it, by `params.decoder`.
+    # Tensors of pooler and head, by Hugging Face's names, that the file lacks and that have initial values. A
+    # masked-LM head whose decoder is not the word embeddings counts as missing: only `Bert` can use that
+    # decoder, from `params.decoder`.
     missing: tuple[str, ...]
-    unused: tuple[str, ...]  # tensors of the file that minibert has no place for, as the file calls them
-    changed: tuple[str, ...] = ()  # sentences about tensors that were not taken as they are
+    unused: tuple[str, ...]  # tensors of the file that minibert can't use, by their names in the file
+    changed: tuple[str, ...] = ()  # sentences about tensors that were changed when they were read
 
 
 class Source(NamedTuple):
-    """Hold the files of a model's folder."""
+    """Hold the contents of a model's folder."""
 
-    path: Path  # of the weights, which errors name
+    path: Path  # the file of the weights, for errors
     config_path: Path
-    fields: dict[str, Any]  # of the configuration
-    tensors: Tensors  # under Hugging Face's names, in its layout
-    others: dict[str, str]  # names and types of tensors that are not read, as they hold no such numbers
+    fields: dict[str, Any]  # the fields of the configuration
+    tensors: Tensors  # tensors with Hugging Face's names and layout
+    others: dict[str, str]  # types by name of tensors that are not read, since they are not floating-point
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        The fields as they stand there.
+        The fields as the file has them.
 
     Raises
     ------
@@ -100,12 +101,12 @@ def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
     fields : dict
         Fields of the configuration.
     path : Path
-        Where it lies, for the error.
+        The file of the configuration, for errors.
 
     Returns
     -------
     tuple of str
-        In the order of their numbers; () if it has none.
+        Labels in the order of their numbers; () if the configuration has none.
 
     Raises
     ------
@@ -131,13 +132,13 @@ def load_source(
     Parameters
     ----------
     source : Source
-        Configuration and tensors; the tensors are taken out of it, for the memory.
+        Configuration and tensors; the tensors are removed from it, to save memory.
     dtype : NumPy dtype
         Precision of the parameters.
     head : Head or None
-        What is to stand on the encoder; None for what was saved.
+        The head to put on the encoder; None for the saved one.
     seed : int
-        Seed of the initial values of what the file lacks.
+        Seed of the initial values of missing tensors.
 
     Returns
     -------
@@ -147,7 +148,7 @@ def load_source(
     Raises
     ------
     InputError
-        When configuration and tensors do not go together, or a weight is not a finite number.
+        When configuration and tensors do not match, or a weight is not a finite number.
     """
     try:
         config = BertConfig.from_dict(source.fields)
@@ -180,19 +181,19 @@ def load_source(
 
 
 def _fill_all(path: Path, params: Parameters, tensors: Tensors) -> None:
-    """Fill the parameters by several threads; tensors that were used are taken out."""
+    """Fill the parameters with several threads; tensors that were used are removed from `tensors`."""
     fills = []
     for _, theirs, part in parts(params):
         if theirs in tensors:
             fills.append((theirs, part, tensors.pop(theirs)))
     with ThreadPoolExecutor(cores()) as pool:
-        list(pool.map(lambda fill: _fill(path, *fill), fills))  # errors are raised by what list reads
+        list(pool.map(lambda fill: _fill(path, *fill), fills))  # an error in a thread is raised by reading
 
 
 def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None]:
-    """Rename tensors to their full modern names, tied ones once; `tensors` is emptied, for the memory.
+    """Rename tensors to their full modern names, keeping tied ones once; `tensors` is emptied to save memory.
 
-    Return them, and the decoder of the masked LM where it is another matrix than the word embeddings.
+    Return them, and the decoder of the masked-LM head if it is not equal to the word embeddings.
     """
     renamed: Tensors = {}
     decoder: np.ndarray | None = None
@@ -217,7 +218,7 @@ def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None
         if second == DECODER:
             decoder = tensor
         else:
-            renamed[first] = tensor  # which transformers computes with
+            renamed[first] = tensor  # the one that transformers computes with
     for beginning, kind in _FOREIGN.items():
         if any(name.startswith(beginning) for name in renamed):
             advice = "give a BERT, or a model of its architecture such as MiniLM or TinyBERT."
@@ -241,10 +242,11 @@ def _choose_head(
         if stored is None:
             what = f"problem_type={source.fields.get('problem_type')!r} with several outputs"
             advice = "only its encoder can be used: fine-tune from it, or load it with Bert.from_pretrained."
-            raise InputError(f"{what} is none of minibert's tasks; {advice}", where=str(source.config_path))
+            place = str(source.config_path)
+            raise InputError(f"{what} is not one of minibert's tasks; {advice}", where=place)
         return stored, {}
     check_head(wanted)
-    if stored is not None and wanted.pool in ("mean", "max"):  # which no tensor tells
+    if stored is not None and wanted.pool in ("mean", "max"):  # these pools have no tensors to recognise
         stored = stored._replace(pool=wanted.pool)
     if wanted == stored or wanted.kind == "pretraining":
         return wanted, {}
@@ -285,13 +287,13 @@ def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
 
 
 def _architecture(fields: dict[str, Any]) -> Any:
-    """Return the first class of transformers' that a configuration names; None where it names none."""
+    """Return the first class of transformers that a configuration names; None if it names none."""
     names = fields.get("architectures")
     return names[0] if isinstance(names, list) and names else None
 
 
 def kind_named(fields: dict[str, Any]) -> str | None:
-    """Return the kind of head of the class of transformers' that a configuration names.
+    """Return the kind of head that belongs to the class of transformers that a configuration names.
 
     Parameters
     ----------
@@ -301,24 +303,24 @@ def kind_named(fields: dict[str, Any]) -> str | None:
     Returns
     -------
     str or None
-        One of `KINDS`, "classify" for all three that answer for a whole text; None where it names no class,
-        or a custom one.
+        One of `KINDS`, with "classify" for all three that answer for a whole text; None if the configuration
+        names no class, or a custom one.
     """
     architecture = _architecture(fields)
     if architecture in _PRETRAINED:
         return PRETRAINING.kind
     for kind, row in KINDS.items():
-        if architecture == row.architecture:  # where several kinds have one class, the first stands for them
+        if architecture == row.architecture:  # if several kinds share a class, the first represents them
             return kind
     return None
 
 
 def _outputs(source: Source, tensors: Tensors) -> int:
-    """Return how many classes: rows of the classifier or, where it is lost, labels."""
+    """Return the number of outputs: the rows of the classifier or, if it is missing, the labels."""
     labels = len(labels_of(source.fields, source.config_path))
     weight = tensors.get("classifier.weight")
     if weight is None or weight.ndim != 2 or not len(weight):
-        return labels or 2  # Hugging Face's own default
+        return labels or 2  # 2 is the default of transformers
     if labels and labels != len(weight):
         rows = counted(len(weight), "row")
         names = counted(labels, "label")
@@ -355,7 +357,7 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
 
 def _fill(path: Path, theirs: str, part: np.ndarray, tensor: np.ndarray) -> None:
     """Copy a tensor into its part of the parameters; raise InputError when a number is not finite."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite in float32 is refused
+    with np.errstate(over="ignore", invalid="ignore"):  # a number too large for float32 is refused below
         part[...] = tensor
         row = part.ravel("K")
         is_finite = np.isfinite(row @ row) or np.isfinite(row).all()  # the first is quick, but may overflow

@@ -1,7 +1,7 @@
-"""Hugging Face's names and layout of our parameters.
+"""Translate between our parameters and Hugging Face's names and layout.
 
-Two things differ between the layouts. Their linear weights are (outputs, inputs), ours (inputs, outputs);
-their query, key and value are three matrices, ours stand side by side in one.
+The layouts differ in two ways. Linear weights are (outputs, inputs) in theirs and (inputs, outputs) in ours;
+query, key and value are three matrices in theirs and the columns of one matrix in ours.
 """
 
 import re
@@ -14,19 +14,19 @@ from minibert.core.params import Entry
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters
 
-# Second names of one tensor, which some files carry beside the first or in its place.
+# Second names of a tensor, which some files have in addition to the first or instead of it.
 DECODER = "cls.predictions.decoder.weight"
 DECODER_BIAS = "cls.predictions.decoder.bias"
 TIED = {DECODER: "bert.embeddings.word_embeddings.weight", DECODER_BIAS: "cls.predictions.bias"}
-MASKED_LM = "cls.predictions."  # as the names of the masked-LM head begin
-LINEAR = "weight"  # as ours of linear layers end; embeddings are tables, alike in both layouts
-REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")  # what a model for something else may have lost
-# Of attention over windows, which Hugging Face has no name for either: ours, and that in files.
+MASKED_LM = "cls.predictions."  # how the names of the masked-LM head begin
+LINEAR = "weight"  # how our names of linear weights end; embeddings have the same layout in both
+REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")  # parts that a model for another purpose may lack
+# The query of attention over windows has no name in Hugging Face: our name, and the one in files.
 QUERY = "head.query"
 POOL_QUERY = "classifier.query"
-# As the parameters of LSTMs begin, which Hugging Face has no counterpart of: they keep names and layout.
+# How the names of LSTM parameters begin. Hugging Face has no counterpart, so they keep names and layout.
 LSTM = "lstm."
-# Names that a bare encoder begins with, and spellings of the first released checkpoints.
+# The prefix that a bare encoder lacks, and spellings of the first released checkpoints.
 SPELLINGS = (
     (re.compile(r"^(?=(embeddings|encoder|pooler)\.)"), "bert."),
     (re.compile(r"(?<=LayerNorm\.)gamma$"), "weight"),
@@ -35,7 +35,7 @@ SPELLINGS = (
 
 
 def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
-    """Return parameters, or gradients, under Hugging Face's names and in its layout.
+    """Return parameters, or gradients, with Hugging Face's names and layout.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to array
-        Views of the buffer: what is written into them changes the parameters.
+        Views of the buffer: writing into them changes the parameters.
     """
     return {theirs: part for _, theirs, part in parts(parameters)}
 
 
 def parts(parameters: Parameters) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Pair every tensor of Hugging Face's with the matching part of our parameters.
+    """Pair every Hugging Face tensor with the matching part of our parameters.
 
     Parameters
     ----------
@@ -73,14 +73,14 @@ def parts(parameters: Parameters) -> Iterator[tuple[str, str, np.ndarray]]:
 
 
 def shapes(table: list[Entry], head: Head) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """List the tensors of a model with no array made: a configuration may ask for anything.
+    """List the tensors of a model without making arrays, since a configuration may ask for any size.
 
     Parameters
     ----------
     table : list of Entry
         The parameters of the model.
     head : Head
-        What stands on its encoder.
+        The head on its encoder.
 
     Yields
     ------
@@ -98,17 +98,17 @@ def shapes(table: list[Entry], head: Head) -> Iterator[tuple[str, str, tuple[int
 
 
 def head_names(head: Head) -> tuple[str, str]:
-    """Return Hugging Face's names of weight and bias of a task's output layer.
+    """Return Hugging Face's names for the weight and bias of a task's output layer.
 
     Parameters
     ----------
     head : Head
-        One that has such a layer, any but that of pre-training.
+        A head with an output layer; that of pre-training has none.
 
     Returns
     -------
     tuple of two str
-        As in "classifier.weight" and "classifier.bias".
+        For example "classifier.weight" and "classifier.bias".
     """
     layer = KINDS[head.kind].output_layer
     return f"{layer}.weight", f"{layer}.bias"

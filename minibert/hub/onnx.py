@@ -1,8 +1,8 @@
 """Write a model as ONNX, with transformers and PyTorch, which an extra of the package installs.
 
-What is written is the model of transformers that a folder of `save_hf` holds: ids, a mask of what is not
-padding and types of tokens go in, of any number of texts and tokens; what its class gives comes out. It is
-run with onnxruntime and compared with what transformers computes.
+The model is the one that transformers loads from a folder of `save_hf`. Its inputs are ids, a mask of padding
+and types of tokens, for any number of texts and tokens; its outputs are those of its class. It is run with
+onnxruntime, and the results are compared with those of transformers.
 """
 
 import warnings
@@ -20,14 +20,14 @@ ONNX_FILE = "model.onnx"
 LIBRARIES = ("torch", "transformers", "onnx", "onnxruntime")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OPSET = 17
-TOLERANCE = 1e-5  # of numbers up to 1, and of larger ones in relation to the largest
-# What the classes give out, in the order of their outputs; of all others it is "logits".
+TOLERANCE = 1e-5  # absolute, or relative to the largest number if that is above 1
+# The outputs of each class, in order; all other classes have "logits".
 OUTPUTS = {
     "BertModel": ("last_hidden_state", "pooler_output"),
     "BertForPreTraining": ("prediction_logits", "seq_relationship_logits"),
     "BertForQuestionAnswering": ("start_logits", "end_logits"),
 }
-CHOICES = "BertForMultipleChoice"  # which reads (examples, choices, tokens)
+CHOICES = "BertForMultipleChoice"  # its inputs are (examples, choices, tokens)
 
 
 def require_libraries() -> None:
@@ -36,7 +36,7 @@ def require_libraries() -> None:
     Raises
     ------
     InputError
-        Where one is missing, with what to install.
+        When one is missing; the error says what to install.
     """
     for name in LIBRARIES:
         if find_spec(name) is None:
@@ -45,20 +45,20 @@ def require_libraries() -> None:
 
 
 def write_onnx(folder: str | Path, has_pooler: bool = True) -> float:
-    """Write `model.onnx` beside the model of a folder.
+    """Write `model.onnx` into the folder of a model.
 
     Parameters
     ----------
     folder : str or Path
-        One of `save_hf`, whose `config.json` names the class of transformers.
+        A folder of `save_hf`; its `config.json` names the class of transformers.
     has_pooler : bool, default True
-        Whether the pooler of a bare encoder was trained; its output is left out otherwise.
+        Whether the pooler of a bare encoder was trained; otherwise its output is left out.
 
     Returns
     -------
     float
-        The largest difference between onnxruntime's numbers and those of transformers; of numbers beyond 1 in
-        relation to the largest.
+        The largest difference between the numbers of onnxruntime and of transformers, divided by the largest
+        number if that is above 1.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def write_onnx(folder: str | Path, has_pooler: bool = True) -> float:
     for name in outputs:
         axes[name] = _axes(name)
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # what PyTorch says of tracing; the result is compared below
+        warnings.simplefilter("ignore")  # PyTorch warns about tracing; the result is compared below
         expected = _computed(model, inputs)
         torch.onnx.export(
             model,
@@ -114,11 +114,11 @@ def write_onnx(folder: str | Path, has_pooler: bool = True) -> float:
 
 
 class _Outputs:
-    """Make a module of transformers give out a tuple of some of its outputs."""
+    """Make a module of transformers return a tuple of some of its outputs."""
 
     @staticmethod
     def of(torch: Any, model: Any, names: tuple[str, ...]) -> Any:
-        """Return a module around a model, which gives the outputs of these names."""
+        """Return a module around a model that returns the named outputs."""
 
         class Outputs(torch.nn.Module):  # type: ignore[misc]
             def __init__(self) -> None:
@@ -137,7 +137,7 @@ class _Outputs:
 
 
 def _inputs(torch: Any, config: Any, kind: str, texts: int = 2, tokens: int = 7) -> tuple[Any, ...]:
-    """Draw ids, a mask with padding at the end of the last text, and types, always the same."""
+    """Draw ids, a mask with padding at the end of the last text, and types; the draws are always the same."""
     draw = np.random.default_rng(tokens)
     tokens = min(tokens, config.max_position_embeddings)
     shape: tuple[int, ...] = (texts, tokens)
@@ -171,10 +171,10 @@ def _difference(folder: Path, inputs: tuple[Any, ...], expected: list[np.ndarray
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(folder / ONNX_FILE, options, providers=["CPUExecutionProvider"])
-    known = {node.name for node in session.get_inputs()}  # some may have been optimised away
+    used = {node.name for node in session.get_inputs()}  # some inputs may have been optimised away
     feed = {}
     for name, tensor in zip(INPUTS, inputs, strict=True):
-        if name in known:
+        if name in used:
             feed[name] = tensor.numpy()
     errors = []
     for ours, theirs in zip(session.run(None, feed), expected, strict=True):

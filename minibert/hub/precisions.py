@@ -1,4 +1,4 @@
-"""Floating-point numbers as files hold them: bfloat16, which NumPy lacks, is the upper half of float32."""
+"""Convert numbers to and from the precisions of files; bfloat16, which NumPy lacks, is half of a float32."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def widened(halves: np.ndarray) -> np.ndarray:
 
 
 def narrowed(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return numbers as a file holds them: contiguous and little-endian, rounded to nearest even.
+    """Return numbers as they are stored: contiguous and little-endian, rounded to nearest even.
 
     Parameters
     ----------
@@ -34,17 +34,17 @@ def narrowed(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
     values : (...) float
         The numbers.
     dtype : {"float32", "float16", "bfloat16"}
-        In which precision.
+        Precision of the file.
 
     Returns
     -------
     (...) float32, float16 or, for bfloat16, uint16
-        The numbers, or the bits of them; float32 is not copied where it is as a file holds it.
+        The numbers, or their bits for bfloat16; float32 is copied only if it has to be.
 
     Raises
     ------
     InputError
-        When `dtype` is another one, or a finite number is beyond its range.
+        When `dtype` is not one of these, or a finite number is beyond its range.
     """
     if dtype not in STORED:
         raise InputError(f"dtype={dtype!r} cannot be stored; use one of {', '.join(STORED)}.")
@@ -52,7 +52,7 @@ def narrowed(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
         result = np.ascontiguousarray(values, "<f2" if dtype == "float16" else "<f4")
     if dtype == "bfloat16":
         bits = result.view("<u4")
-        last_bit = (bits >> 16) & 1  # of the upper half: a tie goes to the number where it is 0
+        last_bit = (bits >> 16) & 1  # the last bit of the upper half; a tie goes to the number where it is 0
         rounded = bits + (last_bit + np.uint32(0x7FFF))
         result = (rounded >> 16).astype("<u2")
     numbers = widened(result) if dtype == "bfloat16" else result

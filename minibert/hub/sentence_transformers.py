@@ -1,9 +1,9 @@
-"""The files of sentence-transformers beside a BERT, which say how to make vectors of texts.
+"""Read and write the files that tell sentence-transformers how to turn texts into vectors with a BERT.
 
-A folder lists modules in `modules.json`. The first is the BERT; it says how texts are read (most tokens,
-lower case, a prompt before each). Those after it make a vector of the hidden states of a text: a pool, dense
-layers, LayerNorm, division by the length. Older folders have the BERT itself in a folder `0_Transformer` or
-`0_BERT`.
+A folder lists modules in `modules.json`. The first is the BERT, with settings of how it reads texts (the
+longest text, lower case, a prompt). The modules after it turn the hidden states of a text into one vector: a
+pool, dense layers, LayerNorm, division by the length. Older folders keep the BERT in a subfolder,
+`0_Transformer` or `0_BERT`.
 """
 
 import json
@@ -36,7 +36,8 @@ POOLING = "1_Pooling"  # the folder of the module that is written
 ENCODER_FILE = "sentence_bert_config.json"
 SETTINGS_FILE = "config_sentence_transformers.json"
 AGAIN = "copy the model's folder again"
-# The fields of a pooling module that switch a pool on, in the order in which several stand side by side.
+LAYERS = ("Dense", "LayerNorm", "Normalize")  # modules that turn vectors into vectors
+# The fields of a pooling module that switch a pool on. The results of several are concatenated in this order.
 _MODES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -52,27 +53,25 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "SiLU": lambda x: x / (1 + np.exp(-x)),
 }
-_LAYER_NORM_EPS = 1e-5  # PyTorch's, which that module does not change
-
-
-class NotDone(Exception):
-    """Say what a module does that minibert does not, as part of a sentence."""
+_DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
+_LAYER_NORM_EPS = 1e-5  # PyTorch's default, which the module of sentence-transformers keeps
+_VECTORS = "sentence_embedding"  # the name of the vectors of texts in the dictionary that modules hand on
 
 
 @dataclass(frozen=True)
 class Dense:
-    """Apply a linear layer to vectors, and a function to what comes out.
+    """Apply a linear layer and an activation function to vectors.
 
     Attributes
     ----------
     weight : (outputs, inputs) float64
-        PyTorch's layout.
+        In PyTorch's layout.
     bias : (outputs,) float64, or 0.0
-        Added before the function.
+        Added before the activation function.
     activation : {"Identity", "Tanh", "ReLU", "Sigmoid", "SiLU"}
-        The function.
+        The activation function.
     residual : (outputs, inputs) float64, or None
-        Of what goes around the layer; None: nothing does.
+        Weight of the residual connection around layer and activation; None without one.
     """
 
     weight: np.ndarray
@@ -82,7 +81,7 @@ class Dense:
 
     # x (S,inputs) -> (S,outputs)
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Return the S vectors that come of S vectors."""
+        """Return the transformed vectors."""
         out = _ACTIVATIONS[self.activation](x @ self.weight.T + self.bias)
         if self.residual is not None:
             out = out + x @ self.residual.T
@@ -90,7 +89,7 @@ class Dense:
 
     @property
     def width(self) -> int:
-        """Return how many numbers a vector has that comes out."""
+        """Return the size of the vectors that come out."""
         return len(self.weight)
 
 
@@ -107,7 +106,7 @@ class Normalize:
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """Give the numbers of each vector mean 0 and variance 1, then scale and shift them."""
+    """Normalise each vector to mean 0 and variance 1, then scale and shift it."""
 
     gamma: np.ndarray  # (H,)
     beta: np.ndarray  # (H,)
@@ -127,20 +126,20 @@ class SentenceModules:
     Attributes
     ----------
     max_length : int
-        Most tokens of a text, [CLS] and [SEP] included; longer ones lose their end.
+        Most tokens of a text, [CLS] and [SEP] included; a longer text loses its end.
     lower_case : bool
         Whether text is lower-cased before the tokenizer sees it.
     prompt : str
-        What stands before every text; "" for nothing.
+        Text put before every text; "" for none.
     pools : tuple of str
-        "cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; what several give stands
-        side by side.
+        "cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; the results of several
+        are concatenated.
     reads_prompt : bool
         Whether the tokens of the prompt count in the pools.
     layers : tuple of Dense, Normalize or LayerNorm
-        Functions from vectors to vectors, in their order.
+        Functions from vectors to vectors, in the order in which they are applied.
     not_done : tuple of str
-        What else the folder asks for, each as part of a sentence.
+        What the folder asks for and minibert does not do, each as a clause of a sentence.
     """
 
     max_length: int
@@ -152,7 +151,7 @@ class SentenceModules:
     not_done: tuple[str, ...] = ()
 
     def width(self, hidden_size: int) -> int:
-        """Return how many numbers the vector of a text has.
+        """Return the size of the vector of a text.
 
         Parameters
         ----------
@@ -162,7 +161,7 @@ class SentenceModules:
         Returns
         -------
         int
-            That of the last dense layer; without one, H for each pool.
+            The number of outputs of the last dense layer; without one, H times the number of pools.
         """
         width = hidden_size * len(self.pools)
         for layer in self.layers:
@@ -179,26 +178,26 @@ class SentenceModules:
         Parameters
         ----------
         hidden_states : (T,H) float
-            The last of the BERT, of all sequences end to end.
+            Outputs of the last layer of the BERT, for all sequences end to end.
         cu_seqlens : (S+1,) int
             Sequence s is rows cu_seqlens[s]:cu_seqlens[s+1].
         prompt_tokens : int, default 0
-            How many tokens at the beginning of each sequence, [CLS] included, belong to the prompt; left out
-            of the pools where the folder says so.
+            How many tokens at the beginning of each sequence, [CLS] included, belong to the prompt; the pools
+            leave them out if the folder says so.
 
         Returns
         -------
         (S,width) float
-            Of the type of the hidden states; computed in float64.
+            In the dtype of the hidden states, though computed in float64.
         """
         skipped = 0 if self.reads_prompt else prompt_tokens
         pooled_width = hidden_states.shape[1] * len(self.pools)
         vectors = np.empty((len(cu_seqlens) - 1, pooled_width))
-        for number, (begin, end) in enumerate(pairwise(cu_seqlens.tolist())):
+        for index, (begin, end) in enumerate(pairwise(cu_seqlens.tolist())):
             first = skipped if skipped < end - begin else 0
             rows = hidden_states[begin:end].astype(np.float64)
             pooled = [_pooled(rows, first, pool) for pool in self.pools]
-            vectors[number] = np.concatenate(pooled)
+            vectors[index] = np.concatenate(pooled)
         for layer in self.layers:
             vectors = layer(vectors)
         return vectors.astype(hidden_states.dtype)
@@ -206,7 +205,7 @@ class SentenceModules:
 
 # rows (n,H) -> (H,)
 def _pooled(rows: np.ndarray, first: int, pool: str) -> np.ndarray:
-    """Pool the tokens of one sequence from number `first` on."""
+    """Pool the tokens of one sequence from index `first` on."""
     read = rows[first:]
     if pool == "cls":
         return read[0]
@@ -228,20 +227,20 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
     Parameters
     ----------
     model : str or Path
-        The folder that was named, which has `modules.json`.
+        The folder that has `modules.json`, even if the BERT is in a subfolder.
     config : BertConfig
         Configuration of the BERT in it.
 
     Returns
     -------
     SentenceModules or None
-        None where the folder has no `modules.json`. What minibert does not do is in its `not_done`, and left
-        out of what it computes.
+        None if the folder has no `modules.json`. What minibert can't do is listed in `not_done`, and left out
+        of what it computes.
 
     Raises
     ------
     InputError
-        When a file is damaged, or names a place outside the folder.
+        When a file is damaged, or names a path outside the folder.
     """
     folder = Path(model)
     listed = _listed(folder)
@@ -262,26 +261,19 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
     layers: list[Dense | Normalize | LayerNorm] = []
     width = config.H
     for kind, path in listed[1:]:
-        try:
-            fields = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).is_file() else {}
-            if kind == "Pooling" and not pools:
-                pools = _pools(fields)
-                width *= len(pools)
-                reads_prompt = bool(fields.get("include_prompt", True))
-            elif kind in ("Dense", "LayerNorm", "Normalize"):
-                if not pools:
-                    raise NotDone("works on tokens")
-                _require_vectors(fields)
-                layer = _layer(kind, path, fields, width)
-                width = layer.width if isinstance(layer, Dense) else width
-                layers.append(layer)
-            elif kind == "WeightedLayerPooling" and _gives_all_layers(encoder):
-                raise NotDone("mixes the layers")
-            elif kind not in ("Dropout", "WeightedLayerPooling"):
-                raise NotDone("is not known here")
-        except NotDone as error:  # what stands after it expects what it gives
-            not_done.append(f"its module {kind} {error}, so it and those behind it are left out")
+        fields = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).is_file() else {}
+        reason = _why_not(kind, fields, encoder, is_pooled=bool(pools))
+        if reason:  # the modules after it expect its results
+            not_done.append(f"its module {kind} {reason}, so it and those after it are left out")
             break
+        if kind == "Pooling":
+            pools = _pools(fields)
+            width *= len(pools)
+            reads_prompt = bool(fields.get("include_prompt", True))
+        elif kind in LAYERS:
+            layer = _layer(kind, path, fields, width)
+            width = layer.width if isinstance(layer, Dense) else width
+            layers.append(layer)
     if not pools:
         pools = ("mean",)
         if not not_done:
@@ -297,20 +289,40 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
     )
 
 
-def module_files(folder: str | Path) -> dict[str, bytes]:
-    """Return the files of the modules of a folder, by the names that they get beside its BERT elsewhere.
+def _why_not(kind: str, fields: dict[str, Any], encoder: Path, is_pooled: bool) -> str:
+    """Return why minibert can't do what a module after the BERT does, as a predicate; "" if it can."""
+    if kind == "Dropout":
+        return ""
+    if kind == "WeightedLayerPooling":
+        return "mixes the layers" if _gives_all_layers(encoder) else ""
+    if kind == "Pooling" and not is_pooled:
+        return "" if _pools(fields) else f"asks for the pool {short(_pooling_mode(fields))}"
+    if kind not in LAYERS:
+        return "is not known here"
+    if not is_pooled:
+        return "works on tokens"
+    for field in ("module_input_name", "module_output_name"):
+        if fields.get(field) not in (None, _VECTORS):
+            return f"has {field}={short(fields[field])}"
+    if kind == "Dense" and not _activation(fields):
+        return f"has the activation {short(fields['activation_function'])}"
+    return ""
 
-    A BERT in a folder of its own becomes that at the top, as newer versions have it.
+
+def module_files(folder: str | Path) -> dict[str, bytes]:
+    """Return the module files to copy when the model is saved, keyed by their path in the new folder.
+
+    A BERT in a subfolder moves to the top of the new folder, where newer versions of the library keep it.
 
     Parameters
     ----------
     folder : str or Path
-        The one with `modules.json`.
+        The folder that has `modules.json`.
 
     Returns
     -------
     dict of str to bytes
-        Names, with / between folders, and what the files hold; {} where there is no `modules.json`.
+        Contents of the files by path, with / between folders; {} if there is no `modules.json`.
 
     Raises
     ------
@@ -332,6 +344,7 @@ def module_files(folder: str | Path) -> dict[str, bytes]:
         if file.is_file():
             files[file.name] = _contents(file)
     for _, path in listed[1:]:
+        # A module without files of its own, such as Normalize, may have the path "": the whole model.
         if path == folder:
             continue
         for file in sorted(path.rglob("*")):
@@ -341,27 +354,28 @@ def module_files(folder: str | Path) -> dict[str, bytes]:
 
 
 def _contents(file: Path) -> bytes:
-    """Return what a file holds; raise InputError when it can't be read."""
+    """Return the bytes of a file; raise InputError when it can't be read."""
     return b"".join(byte_pieces(file))
 
 
 def write_modules(folder: str | Path, length: int, pool: str = "mean") -> None:
-    """Write what tells sentence-transformers how to use the model of a folder (any version from 0.3 on).
+    """Write the files that tell sentence-transformers, from version 0.3 on, how to use the model of a folder.
 
     Parameters
     ----------
     folder : str or Path
-        One of `save_hf`; its `config.json` says how wide its vectors are.
+        A folder that `save_hf` wrote; its `config.json` has the size of the vectors.
     length : int
-        Most tokens of a text, [CLS] and [SEP] included; longer texts lose their end.
+        Most tokens of a text, [CLS] and [SEP] included; a longer text loses its end.
     pool : str, default "mean"
-        One of `minibert.model.pools.WRITTEN`: the mean of the hidden states of all tokens, also of these two,
-        or that of [CLS].
+        One of `minibert.model.pools.WRITTEN`: the mean of the hidden states of all tokens, including [CLS]
+        and [SEP], or the hidden state of [CLS].
 
     Raises
     ------
     InputError
-        When the pool is another one, the folder has no `config.json`, or the model can't read so many tokens.
+        When `pool` is not in `WRITTEN`, the folder has no `config.json`, or the model has fewer positions
+        than `length`.
     """
     folder = Path(folder)
     if pool not in WRITTEN:
@@ -390,29 +404,29 @@ def _module(number: int, path: str, kind: str) -> dict[str, Any]:
 
 
 def _modules(folder: Path) -> list[dict[str, Any]]:
-    """Return the entries of `modules.json`; raise InputError when one names a place outside the folder."""
+    """Return the entries of `modules.json`; raise InputError when one names a path outside the folder."""
     entries = modules_in(folder)
     for entry in entries:
         path = PurePosixPath(entry["path"])
         if path.is_absolute() or ".." in path.parts:
             what = f"names the folder {entry['path']!r}, which is not one of its own"
-            raise InputError(f"{folder / MODULES_FILE} {what}; get the model anew.")
+            raise InputError(f"{folder / MODULES_FILE} {what}; get the model again.")
     return entries
 
 
 def _listed(folder: Path) -> list[tuple[str, Path]]:
-    """Return the kind of each module, the last part of its type, and its folder."""
+    """Return for each module its kind, which is the last part of its type, and its folder."""
     return [(entry["type"].rpartition(".")[2], folder / entry["path"]) for entry in _modules(folder)]
 
 
 def _encoder_files(encoder: Path) -> list[str]:
-    """Return the names of the files that say how a BERT is used, the one that counts first."""
+    """Return the names of the files that say how a BERT is used; the first takes precedence."""
     names = sorted(path.name for path in encoder.glob("sentence_*_config.json"))
     return sorted(names, key=lambda name: name != ENCODER_FILE)
 
 
 def _default_prompt(settings: dict[str, Any]) -> str:
-    """Return what stands before every text that is encoded without more being said."""
+    """Return the prompt put before every text unless the caller names another; "" for none."""
     prompts = settings.get("prompts")
     name = settings.get("default_prompt_name")
     if not isinstance(prompts, dict) or not isinstance(name, str):
@@ -422,7 +436,7 @@ def _default_prompt(settings: dict[str, Any]) -> str:
 
 
 def _max_length(encoder: Path, reading: dict[str, Any], config: BertConfig) -> int:
-    """Return most tokens of a text: as the module says, else the tokenizer, at most the positions."""
+    """Return the most tokens of a text: what the module says, or else the tokenizer, up to the positions."""
     length = reading.get("max_seq_length")
     tokenizer_file = encoder / TOKENIZER_CONFIG_FILE
     if length is None and tokenizer_file.is_file():
@@ -433,32 +447,36 @@ def _max_length(encoder: Path, reading: dict[str, Any], config: BertConfig) -> i
 
 
 def _gives_all_layers(encoder: Path) -> bool:
-    """Return whether the BERT hands on the hidden states of all its layers, by its configuration."""
+    """Return whether the configuration of the BERT makes it return the hidden states of all its layers."""
     return bool(read_json(encoder / CONFIG_FILE).get("output_hidden_states"))
 
 
-def _pools(fields: dict[str, Any]) -> tuple[str, ...]:
-    """Return the pools that a module asks for, in their order; raise NotDone for one that is not known."""
+def _pooling_mode(fields: dict[str, Any]) -> Any:
+    """Return the pool or list of pools that a pooling module asks for, whatever is in its file."""
     mode = fields.get("pooling_mode")
     if mode is None:
-        mode = [pool for field, pool in _MODES.items() if fields.get(field)] or ["mean"]
+        return [pool for field, pool in _MODES.items() if fields.get(field)] or ["mean"]
+    return mode
+
+
+def _pools(fields: dict[str, Any]) -> tuple[str, ...]:
+    """Return the pools that a pooling module asks for, in order; () if one of them is not known."""
+    mode = _pooling_mode(fields)
     pools = [mode] if isinstance(mode, str) else mode
-    is_list = isinstance(pools, list) and len(pools) > 0
-    if not is_list or not all(pool in _MODES.values() for pool in pools):
-        raise NotDone(f"asks for the pool {short(mode)}")
+    if not isinstance(pools, list) or not all(pool in _MODES.values() for pool in pools):
+        return ()
     return tuple(pools)
 
 
-def _require_vectors(fields: dict[str, Any]) -> None:
-    """Raise NotDone when a module reads or writes something else than the vectors of texts."""
-    name = "sentence_embedding"
-    for field in ("module_input_name", "module_output_name"):
-        if fields.get(field) not in (None, name):
-            raise NotDone(f"has {field}={short(fields[field])}")
+def _activation(fields: dict[str, Any]) -> str:
+    """Return the key in `_ACTIVATIONS` of a dense module's activation function; "" if it is not known."""
+    name = fields.get("activation_function", _DEFAULT_ACTIVATION)
+    library, _, activation = str(name).rpartition(".")
+    return activation if activation in _ACTIVATIONS and library.startswith("torch.") else ""
 
 
 def _layer(kind: str, path: Path, fields: dict[str, Any], width: int) -> Dense | Normalize | LayerNorm:
-    """Read one module that makes vectors of vectors with `width` numbers."""
+    """Read one module of a kind in `LAYERS`; the vectors that it reads have `width` numbers."""
     if kind == "Normalize":
         return Normalize()
     tensors = _tensors(path)
@@ -466,10 +484,6 @@ def _layer(kind: str, path: Path, fields: dict[str, Any], width: int) -> Dense |
         gamma = _shaped(path, tensors, "norm.weight", (width,))
         beta = _shaped(path, tensors, "norm.bias", (width,))
         return LayerNorm(gamma, beta)
-    name = fields.get("activation_function", "torch.nn.modules.activation.Tanh")
-    library, _, activation = str(name).rpartition(".")
-    if activation not in _ACTIVATIONS or not library.startswith("torch."):
-        raise NotDone(f"has the activation {short(name)}")
     weight = tensors.get("linear.weight")
     outputs = weight.shape[0] if weight is not None and weight.ndim == 2 else 1
     residual = None
@@ -480,7 +494,7 @@ def _layer(kind: str, path: Path, fields: dict[str, Any], width: int) -> Dense |
     return Dense(
         weight=_shaped(path, tensors, "linear.weight", (outputs, width)),
         bias=_shaped(path, tensors, "linear.bias", (outputs,)) if fields.get("bias", True) else 0.0,
-        activation=activation,
+        activation=_activation(fields),
         residual=residual,
     )
 

@@ -2,36 +2,37 @@
 
 from pathlib import Path
 
-from minibert.base.errors import InputError
+from minibert.base.errors import InputError, warn
 from minibert.base.model_names import folder_of
 from minibert.core.config import BertConfig
 from minibert.tokenizer import Tokenizer
+
+FEWEST = 0.9  # of the pieces of a model; a matrix may be padded to a round number of rows
 
 
 def read_tokenizer(
     model: str | Path, config: BertConfig | None = None, lower_case: bool = False
 ) -> Tokenizer:
-    """Load the tokenizer of a model: from its folder, or beside a checkpoint that is named by a path.
+    """Load the tokenizer of a model, from its folder or from the folder of a checkpoint.
 
     Parameters
     ----------
     model : str or Path
-        Its name, as of `hub.load`.
+        Name of the model, as for `hub.load`.
     config : BertConfig or None
-        Configuration of the model, whose vocabulary the tokenizer's must fit; not checked when left out.
+        Configuration of the model; if given, the vocabulary must fit it.
     lower_case : bool, default False
-        Lower-case text before the tokenizer of the folder sees it; accents stay if they did. False leaves all
-        as the folder says.
+        Lower-case text even if the tokenizer of the folder does not; accents stay if it keeps them.
 
     Returns
     -------
     Tokenizer
-        The one in the folder, lower-casing if asked for.
+        The tokenizer in the folder, lower-casing if `lower_case` says so.
 
     Raises
     ------
     InputError
-        When there is none, or it has more pieces than the model with this `config`.
+        When there is no tokenizer, or it has more pieces than the model.
     """
     folder = folder_of(model)
     tokenizer = Tokenizer.from_pretrained(folder)
@@ -44,21 +45,21 @@ def read_tokenizer(
 
 
 def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path = "") -> None:
-    """Refuse a tokenizer with pieces that the model has never seen.
+    """Refuse a tokenizer with pieces that the model has never seen; warn of one with far fewer.
 
     Parameters
     ----------
     config : BertConfig
         Configuration of the model.
     tokenizer : Tokenizer
-        The one to use with it; it may have fewer pieces.
+        The tokenizer; it may have fewer pieces than the model.
     folder : str or Path
-        Where the vocabulary is from, for the error; by default it is not named.
+        Folder of the vocabulary, for the error; by default the error does not name it.
 
     Raises
     ------
     InputError
-        When it has more than V pieces.
+        When the tokenizer has more than V pieces.
     """
     if tokenizer.vocab_size > config.V:
         place = f" in '{folder}'" if folder else ""
@@ -66,3 +67,7 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
             f"The vocabulary{place} has {tokenizer.vocab_size:,} pieces, but the model was trained with "
             f"{config.V:,}; use the vocabulary that it came with."
         )
+    if tokenizer.vocab_size < FEWEST * config.V:
+        place = f" in '{folder}'" if folder else ""
+        has = f"The vocabulary{place} has {tokenizer.vocab_size:,} pieces and the model {config.V:,}"
+        warn(f"{has}; is it another model's?")

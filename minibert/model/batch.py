@@ -1,4 +1,4 @@
-"""Batches that only the product needs: of several processes, of windows of long texts, of vectors."""
+"""Further batches: parts for several processes, windows of long texts, and vectors instead of tokens."""
 
 import dataclasses
 from collections import abc
@@ -15,27 +15,27 @@ from minibert.model.params import Head
 
 @dataclass(frozen=True)
 class BatchPart(Batch):
-    """One machine's part of a batch, weighted by itself; the limits of the whole batch fix the shapes.
+    """One process's part of a global batch, with weights of its own and shapes that fit every part.
 
     Attributes
     ----------
     parts : int
-        How many there are.
+        Number of parts.
     sequences : int
-        In the global batch.
+        Number of sequences in the global batch.
     longest : int
-        Tokens of a sequence, at most.
+        Most tokens in a sequence of the global batch.
     most_masked : int
-        Positions to predict in a sequence, at most.
+        Most positions to predict in a sequence of the global batch.
     asks : bool
-        Whether the global batch has a question of next sentences.
+        Whether any sequence of the global batch has a next-sentence label.
     """
 
-    parts: int  # how many there are
+    parts: int  # number of parts
     sequences: int  # in the global batch
-    longest: int  # tokens of a sequence, at most
-    most_masked: int  # positions to predict in a sequence, at most
-    asks: bool  # whether the global batch has a question of next sentences
+    longest: int  # most tokens in a sequence
+    most_masked: int  # most positions to predict in a sequence
+    asks: bool  # whether any sequence of the global batch has a next-sentence label
 
     @property
     def asks_next(self) -> bool:
@@ -47,11 +47,11 @@ class BatchPart(Batch):
 class TaskBatch(core.TaskBatch):
     """A batch for fine-tuning, with labels; an example may be several windows of a long text."""
 
-    windows: Any = None  # of long texts: (E,W) int32, the numbers of each one's sequences, -1 after them
+    windows: Any = None  # for long texts: (E,W) int32, indices of each example's sequences, then -1
 
     @property
     def first_sequences(self) -> np.ndarray:  # (E,)
-        """Return the number of each example's first sequence."""
+        """Return the index of each example's first sequence."""
         if self.windows is None:
             return super().first_sequences
         return self.windows[:, 0]
@@ -60,14 +60,14 @@ class TaskBatch(core.TaskBatch):
     def pack_features(  # type: ignore[override]
         cls, features: abc.Sequence[Feature], head: Head
     ) -> Self:
-        """Lay the sequences of features end to end, as one global batch; with `head.pool` as windows.
+        """Lay the sequences of features end to end, as one global batch; with `head.pool`, as windows.
 
         Parameters
         ----------
         features : sequence of Feature
             At least one.
         head : Head
-            What the labels are for.
+            The head that the labels are for.
 
         Returns
         -------
@@ -76,7 +76,7 @@ class TaskBatch(core.TaskBatch):
         Raises
         ------
         InputError
-            When there is no feature, or they don't go together, as in `core.batch.TaskBatch.pack_features`.
+            When there is no feature, or they don't fit together; see `core.batch.TaskBatch.pack_features`.
         """
         if not head.pool:
             return super().pack_features(features, head)
@@ -91,12 +91,12 @@ class TaskBatch(core.TaskBatch):
         return cls._with_labels(batch, first_rows, features, head, windows=windows)
 
     def take(self, first: int, last: int) -> Self:
-        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch.
+        """Return examples `first` to `last` (exclusive), with the weights and indices of the global batch.
 
         Parameters
         ----------
         first, last : int
-            Numbers of examples in this batch.
+            Indices of examples in this batch.
         """
         part = super().take(first, last)
         if self.windows is None:
@@ -108,9 +108,9 @@ class TaskBatch(core.TaskBatch):
 
 @dataclass(frozen=True)
 class VectorBatch(TaskBatch):
-    """A batch to be tagged whose tokens are vectors: the hidden states of a frozen encoder."""
+    """A batch for tagging, with vectors instead of tokens: the hidden states of a frozen encoder."""
 
-    vectors: np.ndarray = dataclasses.field(kw_only=True)  # (T,I), or (N,T,I) where N layers are to be mixed
+    vectors: np.ndarray = dataclasses.field(kw_only=True)  # (T,I), or (N,T,I) to mix N layers
 
     @classmethod
     def pack_vectors(
@@ -124,11 +124,11 @@ class VectorBatch(TaskBatch):
         Parameters
         ----------
         vectors : sequence of (n,I)
-            Or of (N,n,I), where N layers are to be mixed.
+            The vectors of each sequence; (N,n,I) to mix N layers.
         labels : sequence of (m,) or None
-            The tags of each one's rows, None where they are not known.
+            The tags of each sequence; None where they are unknown.
         rows : sequence of (m,), optional
-            Which vectors of each have a tag; all when left out.
+            Indices of the vectors that have a tag, for each sequence; all by default.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class VectorBatch(TaskBatch):
             rows = [np.arange(n) for n in lengths]
         features = []
         for n, label, tagged in zip(lengths, labels, rows, strict=True):
-            nothing = np.zeros(n, np.int32)  # instead of ids and segments
+            nothing = np.zeros(n, np.int32)  # in place of ids and segments
             features.append(Feature((Sequence(nothing, nothing),), label, tagged))
         batch = TaskBatch.pack_features(features, Head("tag", 1))
         return cls(**vars(batch), vectors=np.concatenate(vectors, axis=-2))
@@ -150,7 +150,7 @@ class VectorBatch(TaskBatch):
         Parameters
         ----------
         first, last : int
-            Numbers of sequences in this batch.
+            Indices of sequences in this batch.
         """
         begin = int(self.cu_seqlens[first])
         end = int(self.cu_seqlens[last])

@@ -1,10 +1,10 @@
 """The tagger of the feature-based approach (Devlin et al. 2019, section 5.3), forward and backward.
 
-What a frozen encoder makes of each token goes through two bidirectional LSTMs and one linear layer:
+The hidden states of a frozen encoder go through two bidirectional LSTMs and one linear layer:
 
     vectors (T,I), or N layers (N,T,I) mixed by learnt weights  ->  LSTMs (T,2W)  ->  tags (T,K)
 
-Pure functions, as in `heads.py`, and a table of parameters of its own.
+All functions are pure, as in `heads.py`; the tagger has its own table of parameters.
 """
 
 import dataclasses
@@ -23,30 +23,30 @@ from minibert.model.batch import VectorBatch
 from minibert.model.ops import Ops
 from minibert.model.params import lstm_table
 
-MODEL_TYPE = "bilstm"  # as `config.json` and checkpoints have it
-SITE = 0  # of dropout after the first LSTM
+MODEL_TYPE = "bilstm"  # in `config.json` and checkpoints
+SITE = 0  # dropout site after the first LSTM
 
-TaggerSaved = namedtuple("TaggerSaved", "mix lstm rows linear")  # mix: None where no layers are mixed
+TaggerSaved = namedtuple("TaggerSaved", "mix lstm rows linear")  # mix: None without a mixture
 
 
 @dataclass(frozen=True)
 class BilstmConfig:
-    """The configuration of a tagger: all that determines its shapes.
+    """The configuration of a tagger: everything that determines its shapes.
 
     Parameters
     ----------
     inputs : int
-        I, numbers in a vector.
+        I, size of a vector.
     outputs : int
-        K, tags.
-    width : int
-        W, outputs of each LSTM in each direction; the paper's.
+        K, number of tags.
+    width : int, default 768
+        W, outputs of each LSTM in each direction; by default the paper's.
     depth : int, default 2
-        LSTMs one upon another; the paper's.
+        Number of stacked LSTMs; by default the paper's.
     mixed : int, default 0
-        N, layers to be mixed by learnt weights; 0: vectors come as they are.
+        N, number of layers to mix by learnt weights; 0: no mixture.
     dropout : float, default 0.1
-        Behind each LSTM.
+        Dropout rate after each LSTM.
     initializer_range : float, default 0.02
         Standard deviation of the linear layer's initial weights.
 
@@ -56,13 +56,13 @@ class BilstmConfig:
         When a field is out of range.
     """
 
-    inputs: int  # I, numbers in a vector
-    outputs: int  # K, tags
-    width: int = 768  # W, outputs of each LSTM in each direction; the paper's
-    depth: int = 2  # LSTMs one upon another; the paper's
-    mixed: int = 0  # N, layers to be mixed by learnt weights; 0: vectors come as they are
-    dropout: float = 0.1  # after each LSTM
-    initializer_range: float = 0.02  # standard deviation of the linear layer's initial weights
+    inputs: int  # I
+    outputs: int  # K
+    width: int = 768  # W
+    depth: int = 2
+    mixed: int = 0  # N
+    dropout: float = 0.1
+    initializer_range: float = 0.02
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs", "width", "depth", "mixed"):
@@ -77,17 +77,17 @@ class BilstmConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BilstmConfig":
-        """Read what `to_dict` gave.
+        """Read the fields that `to_dict` returns.
 
         Parameters
         ----------
         values : dict
-            The fields, as JSON has them; others are ignored.
+            The fields, as read from JSON; others are ignored.
 
         Raises
         ------
         InputError
-            When it is something else, or a field is out of range.
+            When they are not those of a tagger, or a field is out of range.
         """
         model_type = values.get("model_type")
         if model_type != MODEL_TYPE or not {"inputs", "outputs"} <= values.keys():
@@ -107,9 +107,9 @@ class BilstmParameters(FlatParameters):
     Parameters
     ----------
     config : BilstmConfig
-        Its shape.
-    flat : (N,) optional
-        The buffer, which is not copied; zeros of `dtype` when left out.
+        The shape of the tagger.
+    flat : (N,), optional
+        The buffer, which is not copied; zeros of `dtype` by default.
     dtype : dtype, default float32
         Precision of a new buffer.
     """
@@ -120,7 +120,7 @@ class BilstmParameters(FlatParameters):
 
 
 def parameter_table(config: BilstmConfig) -> list[Entry]:
-    """List every parameter, in the order of the buffer; mixed layers have equal shares to begin with.
+    """List every parameter, in the order of the buffer; mixed layers start with equal shares.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def initialise(config: BilstmConfig, seed: int, dtype: Any = np.float32) -> Bils
     config : BilstmConfig
         The shape of the tagger.
     seed : int
-        Of all draws.
+        Seed of all draws.
     dtype : dtype, default float32
         Precision of the parameters.
     """
@@ -174,11 +174,11 @@ def logits(
     config : BilstmConfig
         The shape of the tagger.
     params : dict
-        Its parameters, as a tree.
+        Tree of parameters.
     batch : VectorBatch
-        The vectors, and which of them have a tag.
+        The vectors, and the indices of those that have a tag.
     drop : Dropout or None
-        Behind each LSTM.
+        Source of dropout after each LSTM.
 
     Returns
     -------
@@ -212,15 +212,16 @@ def loss(
     config : BilstmConfig
         The shape of the tagger.
     params : dict
-        Its parameters, as a tree.
+        Tree of parameters.
     batch : VectorBatch
         Vectors and tags, with the weights of the global batch.
     drop : Dropout or None
-        `ops.dropout(batch, config.dropout, 0.0, seed, step)`.
+        Source of dropout, `ops.dropout(batch, config.dropout, 0.0, seed, step)`.
 
     Returns
     -------
     result : HeadLoss
+        The loss, that of each tag, and the scores.
     saved : Saved
         What `logits` and the loss kept.
     """
@@ -240,7 +241,7 @@ def loss_backward(
     grads: Grads,
     frozen: bool = False,
 ) -> tuple[Array | None, Grads]:
-    """Compute the gradients of `loss`: of the vectors afresh, of the parameters added to `grads`.
+    """Return the gradient of the vectors, and add the gradients of the parameters to `grads`.
 
     Parameters
     ----------
@@ -251,11 +252,11 @@ def loss_backward(
     saved : Saved
         What `loss` kept.
     params : dict
-        Its parameters, as a tree.
+        Tree of parameters.
     grads : dict
         The accumulators, consumed.
     frozen : bool, default False
-        Nothing learns from the gradient of the vectors: None comes in its place.
+        Whether the gradient of the vectors is not needed; None is then returned instead.
 
     Returns
     -------
@@ -267,7 +268,7 @@ def loss_backward(
     dlogits = ops.softmax_cross_entropy_backward(saved.dnll, saved.loss)
     d_read, dweight, dbias = ops.linear_backward(dlogits, saved_logits.linear)
     dy = ops.take_rows_backward(d_read, saved_logits.rows)
-    unread = frozen and not config.mixed  # from what is mixed the weights of the mixture learn
+    unread = frozen and not config.mixed  # the weights of a mixture need the gradient of its result
     dx, lstm = ops.bilstm_block_backward(dy, saved_logits.lstm, params["lstm"], grads["lstm"], unread)
     head = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
     grads = grads | {"lstm": lstm, "head": head}
@@ -285,7 +286,7 @@ def scores_of(
     params: Params,
     batch: VectorBatch,
 ) -> Array:
-    """Compute `logits` and keep nothing for backward.
+    """Compute `logits` without keeping anything for backward.
 
     Parameters
     ----------
@@ -294,9 +295,9 @@ def scores_of(
     config : BilstmConfig
         The shape of the tagger.
     params : dict
-        Its parameters, as a tree.
+        Tree of parameters.
     batch : VectorBatch
-        The vectors, and which of them have a tag.
+        The vectors, and the indices of those that have a tag.
     """
     scores, _ = logits(ops, config, params, batch)
     return scores

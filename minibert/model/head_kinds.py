@@ -2,9 +2,9 @@
 
 from minibert.core.head_kinds import CLASSIFIER, KINDS as PAPER_KINDS, TOKENS, HeadKind
 
-POOLS = ("mean", "max", "attention")  # how the windows of a long text are made one
+POOLS = ("mean", "max", "attention")  # ways to pool the windows of a long text
 
-# Of pairs of texts that are read one by one, in `tasks/similarity_losses.py`: no output layer.
+# For pairs of texts that are encoded separately, in `tasks/similarity_losses.py`: no output layer.
 SIMILARITY = {
     "cosine": HeadKind(TOKENS, 0, "", "BertModel", "float64"),
     "contrastive": HeadKind(TOKENS, 0, "", "BertModel", label_shape=(2,)),

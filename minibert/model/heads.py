@@ -1,8 +1,8 @@
-"""The output layers of `core/heads.py` after LSTMs, or over the pooled windows of a long text.
+"""The output layers of `core/heads.py`, after LSTMs or over the pooled windows of a long text.
 
-With `head.lstm` two bidirectional LSTMs stand between the encoder and the output layer: the row "+ BiLSTM" of
-the paper's Table 5. With `head.pool` an example is several windows, and their pooled [CLS] are made one. A
-head that has neither is the core's.
+With `head.lstm` there are two bidirectional LSTMs between the encoder and the output layer, as in the row
+"+ BiLSTM" of the paper's Table 5. With `head.pool` an example consists of several windows, whose pooled [CLS]
+are combined into one vector. A head with neither is the core's.
 """
 
 from collections import namedtuple
@@ -37,17 +37,18 @@ def logits(
     config : BertConfig
         The shape of the encoder.
     head : Head
-        What stands on it.
+        The head on top.
     params : dict
-        The parameters, as a tree.
+        Tree of parameters.
     batch : TaskBatch
-        The tokens, and which of them the head reads.
+        The tokens, and the ones that the head reads.
     drop : Dropout or None
+        Source of dropout.
 
     Returns
     -------
     scores : (S,K), (E,K), (S,1), (T,2) or (N,K)
-        By the kind of head.
+        Depending on the kind of head.
     saved : Saved
         What encoder and output layer kept.
     """
@@ -79,15 +80,15 @@ def logits_backward(
     config : BertConfig
         The shape of the encoder.
     head : Head
-        What stands on it.
+        The head on top.
     dlogits : array
-        Gradient of the scores, of their shape.
+        Gradient of the scores, in their shape.
     saved : Saved
         What `logits` kept.
     params, grads : dict
         Trees of parameters and accumulators.
     frozen : int or None
-        The embeddings and this many of the lowest layers get no gradient; None: nothing is frozen.
+        How many of the lowest layers get no gradient, nor do the embeddings. None: nothing is frozen.
 
     Returns
     -------
@@ -122,7 +123,7 @@ def loss(
     drop: Dropout | None = None,
     span_weight: float = 0.5,
 ) -> tuple[HeadLoss, Saved]:
-    """Compute the task's loss of one batch with labels, as `core.heads.loss` does.
+    """Compute the loss of a task on one batch, as `core.heads.loss` does.
 
     Parameters
     ----------
@@ -131,18 +132,20 @@ def loss(
     config : BertConfig
         The shape of the encoder.
     head : Head
-        What stands on it.
+        The head on top.
     params : dict
-        The parameters, as a tree.
+        Tree of parameters.
     batch : TaskBatch
         Tokens and labels, with the weights of the global batch.
     drop : Dropout or None
+        Source of dropout.
     span_weight : float, default 0.5
-        Of each of the losses of start and end.
+        Factor of each of the two losses of a span, those of start and end.
 
     Returns
     -------
     result : HeadLoss
+        The loss, that of each label, and the scores.
     saved : Saved
         What `logits` and the loss kept.
     """
@@ -170,13 +173,13 @@ def loss_backward(
     config : BertConfig
         The shape of the encoder.
     head : Head
-        What stands on it.
+        The head on top.
     saved : Saved
         What `loss` kept.
     params, grads : dict
         Trees of parameters and accumulators.
     frozen : int or None
-        The embeddings and this many of the lowest layers get no gradient; None: nothing is frozen.
+        How many of the lowest layers get no gradient, nor do the embeddings. None: nothing is frozen.
 
     Returns
     -------
@@ -195,7 +198,7 @@ def scores_of(
     params: Params,
     batch: TaskBatch,
 ) -> Array:
-    """Compute `logits` without dropout, and keep nothing for backward.
+    """Compute `logits` without dropout and without keeping anything for backward.
 
     Parameters
     ----------
@@ -204,16 +207,16 @@ def scores_of(
     config : BertConfig
         The shape of the encoder.
     head : Head
-        What stands on it.
+        The head on top.
     params : dict
-        The parameters, as a tree.
+        Tree of parameters.
     batch : TaskBatch
-        The tokens, and which of them the head reads.
+        The tokens, and the ones that the head reads.
 
     Returns
     -------
     (S,K), (E,K), (S,1), (T,2) or (N,K)
-        By the kind of head.
+        Depending on the kind of head.
     """
     if not (head.lstm or head.pool):
         return heads.scores_of(ops, config, head, params, batch)
@@ -225,7 +228,7 @@ def scores_of(
 
 # -> (S,) or (N,), or None
 def _encoder_rows(config: BertConfig, head: Head, batch: TaskBatch) -> Array | None:
-    """Return the rows that the encoder computes to the end; None: all, which LSTMs read."""
+    """Return the rows that the last layer computes; None: all of them, which LSTMs need."""
     return None if head.lstm else heads.encoder_rows(config, head, batch)
 
 
@@ -239,7 +242,7 @@ def _output_layer(
     batch: TaskBatch,
     drop: Dropout | None,
 ) -> tuple[Array, Saved]:
-    """Apply LSTMs, pooler, pooling, dropout and the output layer, as far as the head has them."""
+    """Apply LSTMs, pooler, pooling of windows and dropout, where the head has them, and the output layer."""
     saved_lstm = saved_pool = None
     rows = heads.rows_read(config, head, batch)
     is_cut = _encoder_rows(config, head, batch) is not None
@@ -250,6 +253,6 @@ def _output_layer(
     if head.pool:
         query = params["head"].get("query")
         read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, query)
-        rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
+        rows = rows[batch.windows[:, 0]]  # dropout is drawn for the first window
     scores, saved_drop, saved_linear = heads.output_scores(ops, config, read, rows, params["head"], drop)
     return scores, OutputSaved(saved_lstm, saved_rows, saved_pool, saved_drop, saved_linear)

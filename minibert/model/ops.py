@@ -1,8 +1,8 @@
 """The engine `numpy`: the operations of the core, and those that only the product needs.
 
 The feature-based approach and the ablations put LSTMs on a BERT, and long texts are read in windows that are
-pooled. Every other engine is a subclass of this one. Functions of other names than operations have are warned
-of when an engine is made: a misspelt operation would never be called.
+pooled. Every other engine is a subclass of this one. When an engine is made, it warns of its functions that
+are not operations: a misspelt operation would never be called.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ from minibert.model.windows import Windows
 class Ops(Recurrent, Windows, ops.Ops):
     """Every operation that an engine has, over NumPy or any array library with its functions."""
 
-    has_int8: bool  # whether `keep` can quantize
+    has_int8: bool  # whether `prepack` can quantize
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -34,13 +34,14 @@ class Ops(Recurrent, Windows, ops.Ops):
         for name in sorted(set(dir(cls)) - set(dir(Ops))):
             if name.startswith("_") or not callable(getattr(cls, name)):
                 continue
-            bare = {operation.replace("_", ""): operation for operation in known}  # layernorm, LayerNorm
+            bare = {operation.replace("_", ""): operation for operation in known}  # so LayerNorm is near, too
+            bare["keep"] = "prepack"  # its name in 0.1
             nearest = did_you_mean(name.lower().replace("_", ""), bare)
             meant = f"; {nearest}" if nearest else "."
             helper = "Let the name of a helper begin with _."
             warn(f"{cls.__name__}.{name} is not an operation, and no model calls it{meant} {helper}")
 
-    def keep(self, weight: Any, int8: bool = False) -> None:
+    def prepack(self, weight: Any, int8: bool = False) -> None:
         """Prepare for many products with a read-only matrix on the right, or quantize it.
 
         Here nothing has to be prepared; an engine may override it.
@@ -50,13 +51,13 @@ class Ops(Recurrent, Windows, ops.Ops):
         weight : (K,N)
             The matrix.
         int8 : bool, default False
-            Multiply in 8 bits from now on, where the engine can.
+            Multiply in 8 bits from now on, if the engine can.
         """
 
     def __deepcopy__(self, _: dict[int, Any]) -> Self:
         return self  # copies of a model share their engine
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Threads, compiled code and memory stay in this process: another one makes an engine of its own.
+        # Threads, compiled code and memory can't leave this process, so another one makes a new engine.
         args, kwargs = self._made_with
         return partial(type(self), **kwargs), args

@@ -1,4 +1,4 @@
-"""Heads with LSTMs or pooled windows, and the parameters of a BERT with any head of the product."""
+"""Add heads with LSTMs or pooled windows to the core's, and the parameters of a BERT with any of them."""
 
 from typing import Any, NamedTuple
 
@@ -21,11 +21,11 @@ class Head(NamedTuple):
     kind : str
         One of `KINDS`.
     outputs : int
-        Numbers for a sequence or a token; 0 with "pretraining".
+        Outputs for each sequence or token; 0 with "pretraining".
     lstm : bool
-        Two bidirectional LSTMs between encoder and head: "+ BiLSTM" of the paper's Table 5.
+        Whether two bidirectional LSTMs are between encoder and head: "+ BiLSTM" of the paper's Table 5.
     pool : str
-        One of `POOLS`, where an example is several windows; "": it is one sequence.
+        One of `POOLS` if an example is several windows; "" if it is one sequence.
 
     Examples
     --------
@@ -53,7 +53,7 @@ PRETRAINING = Head("pretraining", 0)
 
 
 def check_head(head: Head) -> None:
-    """Check that there is such a head.
+    """Check that a head is one that exists.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def check_head(head: Head) -> None:
     Raises
     ------
     InputError
-        When its kind does not exist, or goes with other outputs, without LSTMs or without pooled windows.
+        When its kind does not exist, or can't have its outputs, its LSTMs or its pool.
     """
     core.check_head(head, KINDS)
     if head.lstm and head.kind == "pretraining":
@@ -74,14 +74,14 @@ def check_head(head: Head) -> None:
 def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]:
     """List every parameter of encoder, LSTMs, pooler and head, in the order of the buffer.
 
-    LSTMs on the encoder give H numbers as well, half of them in each direction.
+    LSTMs on the encoder have H outputs as well, half of them in each direction.
 
     Parameters
     ----------
     config : BertConfig
         The shape of the encoder.
     head : Head
-        What stands on it; the heads of pre-training when left out.
+        The head on the encoder; by default the heads of pre-training.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
     Raises
     ------
     InputError
-        When there is no such head, or LSTMs are to halve an odd hidden size.
+        When there is no such head, or it has LSTMs and the hidden size is odd.
     """
     check_head(head)
     H = config.H
@@ -106,16 +106,16 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
 
 
 def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
-    """List bidirectional LSTMs, one upon another.
+    """List the parameters of a stack of bidirectional LSTMs.
 
     Parameters
     ----------
     inputs : int
-        Numbers in a vector that the first one reads.
+        Size of the vectors that the first LSTM reads.
     width : int
-        Outputs of each in each direction.
+        Outputs of each LSTM in each direction.
     depth : int, default 2
-        How many.
+        Number of LSTMs.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
 
 # -> (shape)
 def uniform(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
-    """Draw the weights of an LSTM, four gates side by side, from +-1/sqrt(outputs) as PyTorch does.
+    """Draw the weights of an LSTM, for its four gates, uniformly from +-1/sqrt(outputs) as PyTorch does.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def uniform(generator: np.random.Generator, shape: tuple[int, ...], spread: floa
 def forget(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
     """Initialise the forget gates of an LSTM with 1 and all else with 0, so that a cell remembers at first.
 
-    Gates stand in the order input, forget, candidate, output (Gers et al. 2000; Jozefowicz et al. 2015).
+    The order of the gates is input, forget, candidate, output (Gers et al. 2000; Jozefowicz et al. 2015).
 
     Parameters
     ----------
@@ -186,17 +186,17 @@ class Parameters(core.Parameters):
     config : BertConfig
         The shape of the encoder.
     flat : (N,) optional
-        The buffer, which is not copied; zeros of `dtype` when left out.
+        The buffer, which is not copied; by default a new one of zeros.
     dtype : dtype, default float32
         Precision of a new buffer.
     head : Head
-        What stands on the encoder; the heads of pre-training when left out.
+        The head on the encoder; by default the heads of pre-training.
 
     Attributes
     ----------
     decoder : (V,H) or None
-        The decoder of a masked-LM head that is not the word embeddings; None, as in BERT: it is. Only a
-        loaded model has one. It lies outside the buffer, and nothing trains it.
+        The decoder of a masked-LM head if it is not the word embeddings; None if it is, as in BERT. Only a
+        loaded model can have one. It is not part of the buffer, and nothing trains it.
     """
 
     head: Head
@@ -220,7 +220,7 @@ class Parameters(core.Parameters):
         config : BertConfig
             The shape of the encoder.
         head : Head
-            What stands on it.
+            The head on the encoder.
         """
         return parameter_table(config, head)
 
@@ -229,7 +229,7 @@ class Parameters(core.Parameters):
         """Return the JSON that a checkpoint stores, from which the same table can be made."""
         stored = list(self.head)
         if not self.head.pool:
-            stored = stored[:3]  # as before there were pools
+            stored = stored[:3]  # the same as in checkpoints from before there were pools
         return super().description | {"head": stored}
 
 
@@ -246,11 +246,11 @@ def initialise(
     config : BertConfig
         The shape of the encoder.
     seed : int
-        Of all draws.
+        Seed of all draws.
     dtype : dtype, default "float32"
         Precision of the parameters.
     head : Head
-        What stands on the encoder; the heads of pre-training when left out.
+        The head on the encoder; by default the heads of pre-training.
     """
     parameters = Parameters(config, dtype=dtype, head=head)
     reset(parameters, parameters, seed)

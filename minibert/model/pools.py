@@ -1,4 +1,4 @@
-"""The pools that make a text's vector of its hidden states, for `features` and `Encoded.vectors`."""
+"""The pools that turn the hidden states of a text into one vector, for `features` and `Encoded.vectors`."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -44,7 +44,7 @@ def mean(x: np.ndarray, cu_seqlens: np.ndarray) -> np.ndarray:
 
 # x (T,H)  cu_seqlens (S+1,) -> (S,H)
 def largest(x: np.ndarray, cu_seqlens: np.ndarray) -> np.ndarray:
-    """Take the largest numbers among the tokens of each sequence, [CLS] and [SEP] included.
+    """Take the maximum over the tokens of each sequence, in each dimension, [CLS] and [SEP] included.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ def largest(x: np.ndarray, cu_seqlens: np.ndarray) -> np.ndarray:
 class Pool(NamedTuple):
     """One way to make a vector of a text."""
 
-    about: str  # in a list of what may stand for a text
-    vectors: Callable[[np.ndarray, np.ndarray], np.ndarray] | None  # None: of more than the hidden states
-    written_as: str = ""  # the field of sentence-transformers' module that `export` writes; "": none
+    about: str  # its description in lists of pools
+    vectors: Callable[[np.ndarray, np.ndarray], np.ndarray] | None  # None: it needs more than hidden states
+    written_as: str = ""  # the field that `export` writes for sentence-transformers; "": it can't
 
 
 POOLS = {

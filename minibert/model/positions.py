@@ -12,19 +12,20 @@ from minibert.model.params import Parameters
 TABLE = "embeddings.position"
 
 
-# Layers that know what to do with trained rows take others for noise: without this, the loss is half a nat
-# higher at first, and 0.15 after 300 steps ("new positions" in the log). Moments stay 0, so copies soon part.
+# To layers that were trained with trained rows, random rows are noise: without this, the loss is half a nat
+# higher at first, and still 0.15 nats after 300 steps ("new positions" in the log). The optimizer's moments
+# of the copies stay 0, so copies soon differ from their originals.
 def copy_trained_positions(params: FlatParameters, known: int, length: int) -> None:
-    """Fill the untrained rows `known` to `length` of the positions' table by repeating the others.
+    """Fill the untrained rows `known` to `length` (exclusive) of the position table by repeating the others.
 
     Parameters
     ----------
     params : FlatParameters
-        Changed in place.
+        The parameters, which are changed in place.
     known : int
-        Rows that were trained, from the first on.
+        Number of trained rows; they are the first ones.
     length : int
-        Up to which row to fill.
+        Number of rows that are filled afterwards.
     """
     rows = params[TABLE]
     count = max(0, length - known)
@@ -32,21 +33,21 @@ def copy_trained_positions(params: FlatParameters, known: int, length: int) -> N
 
 
 def check_extension(config: BertConfig, positions: int, source: str) -> None:
-    """Check that an extension does not take positions from a trained model.
+    """Check that an extension does not take positions away from a trained model.
 
     Parameters
     ----------
     config : BertConfig
         Configuration of the model.
     positions : int
-        How many it is to have.
+        The number of positions after the extension.
     source : str
-        What errors call the model.
+        Name of the model, for errors.
 
     Raises
     ------
     InputError
-        When they are fewer.
+        When `positions` is less than the model has.
     """
     if positions < config.P:
         message = f"extend_positions={positions!r} is less than the {config.P} positions of '{source}'"
@@ -54,28 +55,28 @@ def check_extension(config: BertConfig, positions: int, source: str) -> None:
 
 
 def with_positions(params: Parameters, positions: int, source: str) -> Parameters:
-    """Return a trained model with more positions than it has.
+    """Return a trained model with more positions.
 
     Parameters
     ----------
     params : Parameters
         Parameters of the model.
     positions : int
-        How many it is to have; as many as it has change nothing.
+        The new number of positions; if it is the old one, nothing changes.
     source : str
-        What errors call the model.
+        Name of the model, for errors.
 
     Returns
     -------
     model.params.Parameters
-        With the same head. Rows that were trained are as they were; all beyond them repeat them from the
-        first one on. Where the model does not say how long its sequences were in pre-training, every row
-        counts as trained, and from then on it says so.
+        Parameters with the same head. Trained rows stay as they were; all rows after them repeat them from
+        the first one on. If the configuration does not record the longest sequence of pre-training, every old
+        row counts as trained, and the new configuration records their number.
 
     Raises
     ------
     InputError
-        When it is to have fewer.
+        When `positions` is less than the model has.
     """
     config = params.config
     check_extension(config, positions, source)
@@ -85,6 +86,6 @@ def with_positions(params: Parameters, positions: int, source: str) -> Parameter
     longer = replace(config, max_position_embeddings=positions, trained_length=known)
     grown = Parameters(longer, dtype=params.flat.dtype, head=params.head)
     for name, value in params.items():
-        grown[name][: len(value)] = value  # all but that table are of the same shape
+        grown[name][: len(value)] = value  # all except the position table keep their shape
     copy_trained_positions(grown, known, positions)
     return grown

@@ -1,8 +1,8 @@
-"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs over time, a weighted sum of layers.
+"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs, and a weighted sum of layers.
 
-Time steps follow one another, but the sequences of a batch go through each of them together. Rows are laid
-out in the order of time for that, the longest sequence first in every step: what a step reads and writes then
-is contiguous, and the sequences that go on to the next step are the first ones.
+Time steps are computed one after another, each for all sequences of the batch together. For this, rows are
+sorted by time step, and within a step by the length of their sequence, the longest first. Then the rows of a
+step are contiguous, and the sequences that go on to the next step are the first of them.
 """
 
 from collections import namedtuple
@@ -15,7 +15,8 @@ from minibert.core.arrays import Array, Grads, Params, Saved
 from minibert.core.ops.blocks import Blocks
 from minibert.core.ops.random import Dropout
 
-# What is kept; gates, cells (before each step), tanhs (of those after it) and outputs in the order of time.
+# What forward saves for backward. Gates, cells (before each step), tanhs (of the cells after it) and outputs
+# are in time order.
 LstmSaved = namedtuple("LstmSaved", "linear w_state cu_seqlens reverse gates cells tanhs outputs")
 BilstmLayerSaved = namedtuple("BilstmLayerSaved", "left_to_right right_to_left dropout")
 LayerMixSaved = namedtuple("LayerMixSaved", "layers shares")
@@ -36,37 +37,40 @@ class Recurrent(Blocks):
     ) -> tuple[Array, Saved]:
         """Run one direction of an LSTM (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000).
 
-        Gates stand in the order input, forget, candidate, output; every sequence starts from zero state.
-        There are
-        weights of the input, of the previous output, and one bias for both.
+        The gates are in the order input, forget, candidate, output; every sequence starts from a state of
+        zeros. There are weights for the input and for the previous output, and one bias for both.
 
         Parameters
         ----------
         x : (T,I)
+            Input.
         w_in : (I,4H)
+            Weights of the input.
         w_state : (H,4H)
+            Weights of the previous output.
         bias : (4H,)
+            Bias.
         cu_seqlens : (S+1,)
-            Where sequences begin.
+            First row of each sequence, then T.
         reverse : bool, default False
-            Read every sequence from its end.
+            Whether to read every sequence from its end.
 
         Returns
         -------
         y : (T,H)
         saved : Saved
-            Gates, cells, their tanh and outputs of every step.
+            Gates, cells, tanh of the cells, and outputs of every step.
         """
         xp = self.xp
         H = w_state.shape[0]
         time = _time(cu_seqlens, reverse)
         from_input, saved_linear = self.linear(x[time.order], w_in, bias)
-        # sigmoid(x) = (1 + tanh(x / 2)) / 2 cannot overflow; with it, one tanh serves all four gates.
+        # sigmoid(x) = (1 + tanh(x / 2)) / 2 cannot overflow, and lets one tanh compute all four gates.
         scale = self.cast(np.repeat([0.5, 0.5, 1.0, 0.5], H), from_input.real.dtype)
         h = c = xp.zeros((len(cu_seqlens) - 1, H), from_input.dtype)
         gates, cells, tanhs, outputs = [], [], [], []
         for begin, end in pairwise(time.borders):
-            h = h[: end - begin]  # of the sequences that go on
+            h = h[: end - begin]  # only the sequences that go on
             c = c[: end - begin]
             cells.append(c)
             z = from_input[begin:end] + self._product(h, w_state)
@@ -84,10 +88,11 @@ class Recurrent(Blocks):
         )
         return outputs[time.back], saved
 
-    # h = o tanh(c),  c = f c_before + i g. Going back in time, dh is what comes from above plus what the next
-    # step's gates send, dc collects o (1 - tanh(c)^2) dh and the next step's f dc. Then
+    # h = o tanh(c),  c = f c_before + i g. Going back in time, dh is the gradient from above plus that from
+    # the gates of the next step; dc is o (1 - tanh(c)^2) dh plus f dc of the next step. The
+    # gradients before the activations of the gates are
     #   di = dc g i (1 - i),  df = dc c_before f (1 - f),  dg = dc i (1 - g^2),  do = dh tanh(c) o (1 - o)
-    # What dc and dh are multiplied with does not depend on them: it is found for all steps at once.
+    # The factors of dc and dh do not depend on them, so they are computed for all steps at once.
     # dy (T,H) -> dx (T,I)  dw_in (I,4H)  dw_state (H,4H)  dbias (4H,)
     def lstm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array, Array]:
         """Return the gradients of `lstm`, by backpropagation through time.
@@ -110,7 +115,7 @@ class Recurrent(Blocks):
         dx, dw_in, dbias = self.linear_backward(d_gates, saved.linear)
         return dx[time.back], dw_in, dw_state, dbias
 
-    # -> time, d_gates (T,4H) in its order, dw_state (H,4H)
+    # -> time, d_gates (T,4H) in time order, dw_state (H,4H)
     def _gates_backward(self, dy: Array, saved: Saved) -> tuple["_Time", Array, Array]:
         xp = self.xp
         w_state = saved.w_state
@@ -130,7 +135,7 @@ class Recurrent(Blocks):
         dh = dc = xp.zeros((0, H), dy.dtype)
         d_gates = []
         for begin, end in reversed(list(pairwise(time.borders))):
-            # Going backward, sequences join at their last token: nothing comes to them from a later step.
+            # Going backward, sequences join at their last token, which gets no gradient from a later step.
             joining = xp.zeros((end - begin - len(dh), H), dy.dtype)
             dh = dy[begin:end] + xp.concatenate([dh, joining])
             dc = dh * through[begin:end] + xp.concatenate([dc, joining])
@@ -140,7 +145,7 @@ class Recurrent(Blocks):
             dc = dc * f[begin:end]
             d_gates.append(d)
         d_gates = xp.concatenate(d_gates[::-1])
-        before = saved.outputs[time.previous]  # of all steps but the first
+        before = saved.outputs[time.previous]  # for all steps except the first
         dw_state = self._product(before.T, d_gates[time.borders[1] :])
         return time, d_gates, dw_state
 
@@ -153,24 +158,26 @@ class Recurrent(Blocks):
         drop: Dropout | None,
         site: int,
     ) -> tuple[Array, Saved]:
-        """Run LSTMs in both directions side by side, one layer upon another, dropout after each layer.
+        """Run stacked LSTMs in both directions, with dropout after each layer.
 
         Parameters
         ----------
         x : (T,I)
+            Input.
         params : list of dict
-            Of each layer "left_to_right" and "right_to_left", each with `w_in`, `w_state` and `bias`.
+            For each layer "left_to_right" and "right_to_left", each with `w_in`, `w_state` and `bias`.
         cu_seqlens : (S+1,)
-            Where sequences begin.
+            First row of each sequence, then T.
         drop : Dropout or None
+            Source of dropout.
         site : int
-            Site of dropout after the first layer; the next layer has the next site.
+            Dropout site after the first layer; each further layer has the next site.
 
         Returns
         -------
         y : (T,2W)
         saved : Saved
-            What both directions and the dropout of each layer kept.
+            What the two directions and the dropout of each layer kept.
         """
         kept = []
         for number, layer in enumerate(params):
@@ -190,7 +197,7 @@ class Recurrent(Blocks):
         grads: list[Grads],
         frozen: bool = False,
     ) -> tuple[Array | None, list[Grads]]:
-        """Add the gradients of `bilstm_block`; each layer's input was read in both directions.
+        """Add the gradients of `bilstm_block`; dx of each layer is the sum over both directions.
 
         Parameters
         ----------
@@ -199,11 +206,11 @@ class Recurrent(Blocks):
         saved : Saved
             What `bilstm_block` kept.
         params : list of dict
-            As for the forward; not read here.
+            As for the forward; not used here.
         grads : list of dict
-            Accumulators of the same names, consumed.
+            Accumulators by the same names, consumed.
         frozen : bool, default False
-            dx is not needed, and None may be returned in its place.
+            Whether dx is not needed; None may then be returned instead.
 
         Returns
         -------
@@ -223,9 +230,9 @@ class Recurrent(Blocks):
             finished.append({"left_to_right": left, "right_to_left": right})
         return dy, finished[::-1]
 
-    # Where dx is not needed, the product d_gates w_in^T is left out: it is a sixth to a quarter of all that
-    # forward and backward compute in this layer. An engine with another layout of rows computes it,
-    # and its compiler drops it.
+    # Where dx is not needed, the product d_gates w_in^T is skipped: it is a sixth to a quarter of what
+    # forward and backward compute in this layer. An engine with another layout of rows computes it, and its
+    # compiler drops it.
     def _lstm_backward(
         self,
         dy: Array,
@@ -249,8 +256,9 @@ class Recurrent(Blocks):
         Parameters
         ----------
         layers : (N,T,H)
+            The layers to mix.
         weights : (N,)
-            Learnt, before the softmax.
+            Learnt weights, before the softmax.
 
         Returns
         -------
@@ -273,7 +281,7 @@ class Recurrent(Blocks):
         saved : Saved
             What `layer_mix` kept.
         frozen : bool, default False
-            dlayers is not needed, and None is returned in its place.
+            Whether dlayers is not needed; None is then returned instead.
 
         Returns
         -------
@@ -288,22 +296,22 @@ class Recurrent(Blocks):
 
 
 class _Time(NamedTuple):
-    """The rows of a batch in the order of time."""
+    """The rows of a batch in time order."""
 
-    order: np.ndarray  # (T,) which row of the batch each is
-    back: np.ndarray  # (T,) where each row of the batch is
-    borders: list[int]  # where time steps begin, and where the last one ends
-    previous: np.ndarray  # (T-S,) for the rows after the first step, where the same sequence was before
+    order: np.ndarray  # (T,) rows of the batch, in time order
+    back: np.ndarray  # (T,) index in time order of each row of the batch
+    borders: list[int]  # index at which each time step begins, then T
+    previous: np.ndarray  # (T-S,) for rows after the first step: index of the same sequence a step before
 
 
 def _time(cu_seqlens: np.ndarray, reverse: bool) -> _Time:
-    """Order rows by time step, and within each the sequences that last so long, the longest first."""
+    """Sort rows by time step, and within a step by the length of their sequence, the longest first."""
     lengths = np.diff(cu_seqlens)
     longest_first = np.argsort(-lengths, kind="stable")
     running = (lengths > np.arange(lengths.max())[:, None]).sum(1)  # sequences at each step
     borders = np.concatenate([[0], np.cumsum(running)])
     step = np.repeat(np.arange(len(running)), running)
-    place = np.arange(len(step)) - borders[step]  # among the sequences of its step
+    place = np.arange(len(step)) - borders[step]  # index within its step
     sequence = longest_first[place]
     if reverse:
         order = cu_seqlens[1:][sequence] - 1 - step

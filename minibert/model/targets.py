@@ -1,15 +1,15 @@
 """Standardise regression targets: a head learns numbers of mean 0 and standard deviation 1.
 
-A head begins near 0 and takes steps of about the learning rate, so that numbers far from 0, or far apart,
-such as prices or years, would take it thousands of steps to come near. A run learns
+A head begins near 0 and takes steps of about the learning rate. It would need thousands of steps to reach
+numbers far from 0 or far apart, such as prices or years. So a run learns, instead of each training target y,
 
-    z = (y - mean) / scale        of each training target y
+    z = (y - mean) / scale
 
-and what its head x W + b predicts of z is, as a number,
+When its head predicts z as x W + b, the prediction of y is
 
     y = (x W + b) scale + mean = x (W scale) + (b scale + mean)
 
-so that a model is stored with W scale and b scale + mean: whoever reads it needs to know nothing of this.
+so a model is stored with W scale and b scale + mean, and its readers need to know nothing of this.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,24 @@ import numpy as np
 from minibert.base.errors import InputError
 from minibert.model.params import Parameters
 
-TARGETS = "targets"  # in the plan of a run, which every checkpoint has; runs of earlier versions have none
-LARGEST, SMALLEST = 1e36, 1e-30  # of numbers whose scaled weights float32 still holds
-COARSEST = 0.01  # how far float32 may round a number, in standard deviations
+TARGETS = "targets"  # key in the plan of a run, which every checkpoint has; runs of earlier versions lack it
+LARGEST, SMALLEST = 1e36, 1e-30  # the largest label and smallest spread with which weights fit float32
+COARSEST = 0.01  # how far float32 may round a label, in standard deviations
 
 
 class Targets(NamedTuple):
-    """How training targets are brought to mean 0 and standard deviation 1.
+    """The mean and scale that bring training targets to mean 0 and standard deviation 1.
 
     Attributes
     ----------
     mean : float
+        Mean of the training targets.
     scale : float
-        Their standard deviation; 1 where all are equal.
+        Standard deviation of the training targets; 1 if all are equal.
     """
 
     mean: float
-    scale: float  # their standard deviation; 1 where all are equal
+    scale: float
 
     @classmethod
     def of(cls, labels: Sequence[float]) -> Self:
@@ -54,7 +55,7 @@ class Targets(NamedTuple):
         Raises
         ------
         InputError
-            When they are too large, or lie too near each other for their size, for weights in float32.
+            When float32 can't hold the weights or tell the labels apart, as they are too large or too close.
         """
         values = np.asarray(labels, np.float64)
         largest = float(np.abs(values).max())
@@ -77,38 +78,38 @@ class Targets(NamedTuple):
         return cls(float(values.mean()), scale)
 
     def standardised(self, label: float) -> float:
-        """Return a number at the scale of training.
+        """Return a label as it is trained on.
 
         Parameters
         ----------
         label : float
-            In its own unit.
+            The label in its own unit.
         """
         return (label - self.mean) / self.scale
 
     # scores (..., 1) -> (..., 1) float64
     def restored(self, scores: Any) -> np.ndarray:
-        """Convert the predictions of a head that was trained on standardised numbers to numbers.
+        """Convert standardised predictions to the unit of the labels.
 
         Parameters
         ----------
         scores : (...,1)
-            At the scale that is learnt.
+            Standardised predictions.
 
         Returns
         -------
         (...,1) float64
-            In their own unit.
+            Predictions in the unit of the labels.
         """
         return np.asarray(scores, np.float64) * self.scale + self.mean
 
     def folded(self, params: Parameters) -> Parameters:
-        """Return a copy of a model that predicts standardised numbers, whose head predicts numbers.
+        """Return a copy of a model whose head predicts labels in their own unit, not standardised ones.
 
         Parameters
         ----------
         params : Parameters
-            With a head for one number; it is left as it is.
+            Model with a head of one output, which predicts standardised labels; it is not changed.
         """
         copied = params.like(np.array(params.flat))
         weight, bias = copied["head.weight"], copied["head.bias"]
@@ -117,12 +118,12 @@ class Targets(NamedTuple):
         return copied
 
     def unfold(self, params: Parameters) -> None:
-        """Make the head of a model that predicts numbers predict standardised ones, in place.
+        """Undo `folded` in place: make the head predict standardised labels again.
 
         Parameters
         ----------
         params : Parameters
-            With a head for one number.
+            Model with a head of one output.
         """
         weight, bias = params["head.weight"], params["head.bias"]
         weight[...] = weight.astype(np.float64) / self.scale
@@ -130,7 +131,7 @@ class Targets(NamedTuple):
 
 
 def targets_of(plan: dict[str, Any]) -> Targets | None:
-    """Return how a run scales its numbers, by its plan; None if it does not.
+    """Return how a run scales its labels; None if it does not.
 
     Parameters
     ----------

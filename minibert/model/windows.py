@@ -25,20 +25,20 @@ class Windows(Blocks):
         Parameters
         ----------
         x : (S,H)
-            A vector of each window, such as its pooled [CLS].
+            A vector for each window, such as its pooled [CLS].
         windows : (E,W) int32
-            Of each example the numbers of its windows, -1 after them.
+            For each example the indices of its windows, then -1 as padding.
         how : str
             "mean", "max" or "attention".
         query : (H,) optional
-            With "attention" alone.
+            The query, for "attention" only.
 
         Returns
         -------
         y : (E,H)
-            Zeros for an example without a window, as rows that only pad have none.
+            Zeros for an example without windows, which is only padding.
         saved : Saved
-            x, windows, query, and the weights: (E,W,1), or (E,W,H) of a maximum.
+            x, windows, query, and the weights: (E,W,1), or (E,W,H) with "max".
         """
         xp = self.xp
         each = x[windows]  # (E,W,H)
@@ -55,7 +55,7 @@ class Windows(Blocks):
             shifted = xp.where(real, scores - highest, 0)
             exponentials = xp.where(real, xp.exp(shifted), 0)
             total = exponentials.sum(1, keepdims=True)
-            is_pad = ~real.any(1, keepdims=True)  # without a window: all of its exponentials are zero
+            is_pad = ~real.any(1, keepdims=True)  # no windows, so the total is 0 and must not be divided by
             weights = exponentials / (total + is_pad)
             weights = weights[..., None]  # (E,W,1)
         return (weights * each).sum(1), PoolWindowsSaved(x, windows, query, weights)

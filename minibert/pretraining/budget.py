@@ -4,27 +4,27 @@ The plan for minutes is made once, before the first step:
 
 1. Some steps of every sequence length are rehearsed on a copy of the parameters and thrown away, and a little
    held-out text is measured. This gives the seconds of a step and of an evaluation (`seconds_per_step`,
-   `evaluation_seconds`). Where no lengths were given, they are chosen by how many tokens the minutes pay for
+   `evaluation_seconds`). If no lengths were given, they are chosen by how many tokens the minutes pay for
    (`resolve_auto`).
-2. The steps that fit into what is left are counted out (`affordable_steps`), and the schedule of rates and
+2. `affordable_steps` computes how many steps fit into the remaining time, and the schedule of rates and
    lengths is laid over them. This is the plan, a `Timetable`.
 
-It is corrected a few times, when the run has passed the shares of its schedule in `CORRECTIONS`: where steps
-have become faster or slower than planned, what is left of the schedule is stretched or shortened so that the
-run ends with its time (`corrected`).
+The plan is corrected a few times, when the run has passed the shares of its schedule in `CORRECTIONS`: if
+steps have become faster or slower than planned, the rest of the schedule is stretched or shortened so that
+the run ends on time (`corrected`).
 
-What was decided stands in `training.json` and in every checkpoint, and nothing else depends on a clock.
+The decisions are stored in `training.json` and in every checkpoint, and nothing else depends on a clock.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted
@@ -34,32 +34,33 @@ from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
+from minibert.training.runlog import LogMessage
 from minibert.training.step import start
 
-REHEARSAL, MOST_REHEARSAL = 0.03, 20.0  # share of the minutes that measuring may take, and seconds
-HELD_OUT = 0.15  # share of the minutes that may go to held-out text, on the way and at the end
-MARGIN = 0.97  # a machine is not equally fast all the time
-CORRECTIONS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # shares of the schedule, after which the plan is corrected
-NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
-FINISHING_SECONDS = 5.0  # for the page and the files
-REHEARSED_RATE = 1e-6  # so that a rehearsal hardly changes the numbers that it computes with
-Tell: TypeAlias = Callable[[str], None]
+REHEARSAL = 0.03  # share of the minutes that a rehearsal may take
+MOST_REHEARSAL = 20.0  # seconds that it may take at most
+HELD_OUT = 0.15  # share of the minutes that may go to held-out text, during the run and at its end
+MARGIN = 0.97  # share of the time that is planned, as the speed of a machine varies
+CORRECTIONS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # shares of the schedule after which the plan is corrected
+NO_CHANGE = 0.01  # the schedule stays as it is if a smaller share of the remaining steps would change
+FINISHING_SECONDS = 5.0  # for writing the page and the files
+REHEARSED_RATE = 1e-6  # so low that a rehearsal hardly changes the numbers that it computes with
 
 
 class Afforded(NamedTuple):
-    """What fits into a number of minutes."""
+    """The steps and the measuring that fit into a number of minutes."""
 
     steps: int
-    seconds: float  # that they may take, evaluation included
+    seconds: float  # that the steps may take, with their evaluations
     per_step: dict[int, float]  # seconds at each sequence length
-    held_out_share: float = 1.0  # of the usual held-out targets, what there is time to measure
+    held_out_share: float = 1.0  # share of the usual held-out targets that there is time to measure
 
 
 def resolve_auto(
     task: Pretraining,
     state: State,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Pretraining:
     """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for.
 
@@ -68,22 +69,22 @@ def resolve_auto(
     task : Pretraining
         Task of a new or a resumed run.
     state : State
-        Whose plan says whether the masked-LM head is new.
+        State of the run; its plan says whether the masked-LM head is new.
     began : float
-        `time.monotonic()` from where the minutes count.
-    tell : callable
-        Given a line for the person watching, where something is measured.
+        `time.monotonic()` when the minutes began.
+    info : callable
+        Logs a message when something is measured.
 
     Returns
     -------
     Pretraining
-        The same with both in its options.
+        The same task with both in its options.
     """
     options = task.options
     rate = options.rate_from(state.plan.get("new_head", False))
     lengths = options.seq_length
     if lengths is None:
-        (per_step,) = _step_seconds(task, state, [options.longest], tell)  # its throughput stands for all
+        (per_step,) = _step_seconds(task, state, [options.longest], info)  # its throughput stands for all
         left = MARGIN * (60 * _minutes(task) - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
         lengths = options.schedule_for(lambda longest: tokens)
@@ -104,18 +105,18 @@ def _step_seconds(
     task: Pretraining,
     state: State,
     lengths: Iterable[int],
-    tell: Tell,
+    info: LogMessage,
 ) -> list[float]:
-    """Return the seconds of a step at each of some lengths; what is not known yet is measured."""
+    """Return the seconds of a step at each of some lengths, measuring those that are not known yet."""
     measured = task.seconds_per_step
     missing = dict.fromkeys(length for length in lengths if length not in measured)
     if missing:
         rehearsal = min(REHEARSAL * 60 * _minutes(task), MOST_REHEARSAL)
         seconds = rehearsal / len(task.options.lengths)
         shown = ", ".join(map(str, missing))
-        tell(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
+        info(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
         for length in missing:
-            measured[length] = seconds_per_step(task, state, length, seconds, tell)
+            measured[length] = seconds_per_step(task, state, length, seconds, info)
     return [measured[length] for length in lengths]
 
 
@@ -124,24 +125,24 @@ def plan_steps(
     state: State,
     folder: Path,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Timetable:
-    """Count out the steps of the whole run, and write into a checkpoint what was decided.
+    """Decide the steps of the whole run, and store the decision in a checkpoint.
 
-    A run that goes on with the length it had keeps that.
+    A run that is resumed with the same `steps` or `minutes` keeps its plan.
 
     Parameters
     ----------
     task : Pretraining
-        Whose options have `steps` or `minutes`.
+        The task; its options have `steps` or `minutes`.
     state : State
-        Its plan is changed.
+        State of the run; its plan is changed.
     folder : Path
         Folder of the checkpoints.
     began : float
-        `time.monotonic()` from where the minutes count.
-    tell : callable
-        Given a line for the person watching.
+        `time.monotonic()` when the minutes began.
+    info : callable
+        Logs a message.
 
     Returns
     -------
@@ -150,7 +151,7 @@ def plan_steps(
     Raises
     ------
     InputError
-        When fewer steps are asked than were done already.
+        When `steps` is less than the number of steps already done.
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
     if state.plan.get("budget") != budget:
@@ -161,7 +162,7 @@ def plan_steps(
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:
-            afforded = affordable_steps(task, state, began, tell)
+            afforded = affordable_steps(task, state, began, info)
             timetable = Timetable.of(state.step + afforded.steps)
             state.plan["until_seconds"] = state.seconds + afforded.seconds
             state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
@@ -177,7 +178,7 @@ def plan_steps(
 
 
 def timetable_of(state: State) -> Timetable:
-    """Return the decisions about the length of a run.
+    """Return the timetable in the plan of a run.
 
     Parameters
     ----------
@@ -194,12 +195,12 @@ def _write_plan(state: State, timetable: Timetable) -> None:
 
 
 def next_correction(state: State, timetable: Timetable) -> int | None:
-    """Return how many steps are done when the plan is corrected next; None when it no longer is.
+    """Return the step after which the plan is corrected next; None if it won't be.
 
     Parameters
     ----------
     state : State
-        Where the run stands.
+        State of the run.
     timetable : Timetable
         How many steps there are.
     """
@@ -220,18 +221,18 @@ def corrected(
     Parameters
     ----------
     task : Pretraining
-        What is trained.
+        Task of the run.
     state : State
-        Where the run stands; its plan is changed.
+        State of the run; its plan is changed.
     timetable : Timetable
-        What was decided before.
+        The timetable so far.
     paced_from : (int, float)
         The step from which the pace is taken, and the seconds that the run had trained by then.
 
     Returns
     -------
     Timetable
-        The same one where less than 1% of the steps left would change.
+        A new timetable, or the old one if less than 1% of the remaining steps would change.
     """
     step, total = state.step, timetable.total
 
@@ -272,24 +273,24 @@ def affordable_steps(
     task: Pretraining,
     state: State,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Afforded:
-    """Return how many steps fit into what is left of the minutes, the last evaluation included.
+    """Return how many steps fit into the rest of the minutes, together with the last evaluation.
 
     Parameters
     ----------
     task : Pretraining
-        Whose options have `minutes`.
+        The task; its options have `minutes`.
     state : State
         The model to rehearse with; it is not changed.
     began : float
-        `time.monotonic()` from where the minutes count.
-    tell : callable
-        Given a line for the person watching.
+        `time.monotonic()` when the minutes began.
+    info : callable
+        Logs a message.
     """
     minutes = _minutes(task)
     lengths, shares = zip(*task.options.lengths, strict=True)
-    seconds = _step_seconds(task, state, lengths, tell)
+    seconds = _step_seconds(task, state, lengths, info)
     per_step = sum(part * at_length for part, at_length in zip(shares, seconds, strict=True))
     on_the_way, at_the_end = evaluation_seconds(task, state)
     measuring = on_the_way + at_the_end
@@ -303,7 +304,7 @@ def affordable_steps(
         fit += f"; {share * measuring:.0f} s of these are for measuring held-out text"
         if share < 1:
             fit += f", on {share:.0%} of the usual targets"
-    tell(f"{fit}.")
+    info(f"{fit}.")
     return Afforded(steps, left, dict(zip(lengths, seconds, strict=True)), share)
 
 
@@ -312,27 +313,27 @@ def seconds_per_step(
     state: State,
     seq_length: int,
     seconds: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> float:
-    """Rehearse steps of one length for about so many seconds, on copies that are thrown away.
+    """Rehearse steps of one length for about `seconds`, on copies that are thrown away, and time them.
 
     Parameters
     ----------
     task : Pretraining
-        What is trained.
+        The task.
     state : State
         The model to rehearse with; it is not changed.
     seq_length : int
-        Tokens of a sequence.
+        Tokens in a sequence.
     seconds : float
-        How long to rehearse, at least three steps.
-    tell : callable
-        Given a line for the person watching, where something is compiled.
+        How long to rehearse; at least three steps are taken.
+    info : callable
+        Logs a message when something is compiled.
 
     Returns
     -------
     float
-        The median.
+        The median of the seconds of a step.
     """
     params = Parameters(state.params.config, state.params.flat.copy())
     loop = Loop(1, lambda step: REHEARSED_RATE, Path(), task.options.accumulate or 1)
@@ -345,9 +346,9 @@ def seconds_per_step(
         while len(times) < 4 or times[-1] - times[0] < seconds:
             batch, micro_batches = next(ahead)
             if steps.needs_compiling(micro_batches):
-                tell(compiling_text(batch))
+                info(compiling_text(batch))
             unread.append(steps.step(micro_batches, len(times) - 1, REHEARSED_RATE))
-            if len(unread) > steps.max_unread:  # as in a training
+            if len(unread) > steps.max_unread:  # as the training loop does
                 with memory_explained(batch, loop):
                     metrics = dict(unread.popleft())
                 require_finite(metrics, state.step + 1, REHEARSED_RATE, loop)
@@ -357,19 +358,19 @@ def seconds_per_step(
 
 
 def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
-    """Estimate the seconds for evaluations, those on the way and the last one, by a short one.
+    """Estimate the seconds of the evaluations during the run and at its end, by timing a short one.
 
     Parameters
     ----------
     task : Pretraining
-        With its held-out text.
+        The task, with its held-out text.
     state : State
         The model to evaluate.
 
     Returns
     -------
     on_the_way, at_the_end : float
-        Both 0 where nothing is evaluated.
+        Both 0 if nothing is evaluated.
     """
     if not task.options.evaluations:
         return 0.0, 0.0
@@ -379,5 +380,5 @@ def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
     task.score(state.params, batches)
     once = 4 * (time.monotonic() - began)
     on_the_way = task.options.evaluations * once
-    at_the_end = 2 * TARGETS / PREVIEW_TARGETS * once  # of shuffled text too
+    at_the_end = 2 * TARGETS / PREVIEW_TARGETS * once  # twice: shuffled text is measured, too
     return on_the_way, at_the_end

@@ -1,15 +1,15 @@
 """Evaluate a masked language model on text that it has not seen, the same way everywhere.
 
 The held-out loss is the mean negative log-likelihood, in nats, of the tokens that were replaced by [MASK],
-and of those only: a model that merely copies its input can be right about a target that is left visible.
-Beside it stand metrics of a model with no use for context: the entropy of those very targets (the best that
+and of those only: a model that merely copies its input can be right about a target that is left visible. It
+is reported with metrics of models that make no use of context: the entropy of the same targets (the best that
 any constant guess can do), the entropy of the whole text's pieces (the best that a guess can do in the long
-run; that of a few thousand targets is lower, as rare pieces are missing among them), and its own loss with
-the context tokens of each sequence shuffled.
+run; that of a few thousand targets is lower, since rare pieces are missing among them), and the model's own
+loss with the context tokens of each sequence shuffled.
 
-The standard error of the loss is that of its mean over other documents of the same kind. What stands in one
-document is more alike than what stands in two, and a small text is read several times with new masks: so it
-is documents that are counted, and not targets (Liang and Zeger 1986).
+The standard error of the loss says how its mean would vary over other documents of the same kind. Targets of
+one document are more alike than targets of two, and a small text is read several times with new masks, so
+documents are counted and not targets (Liang and Zeger 1986).
 """
 
 from collections import abc
@@ -31,11 +31,12 @@ from minibert.engines.runtime import runtime_of
 from minibert.training.runlog import Progress
 
 SHUFFLING_SEED = 20181011
-# [MASK] positions that make a held-out loss. From hundreds of documents its standard error is then about 0.02
-# nats; from few of them it is larger, however many positions there are (`HeldOut.standard_error`).
+# [MASK] positions that are scored for a held-out loss. With hundreds of documents its standard error is then
+# about 0.02 nats; with few it is larger, however many positions there are (`HeldOut.standard_error`).
 TARGETS = 20_000
-PASSES = 20  # of a small held-out text, with new masks each time, to reach them
+PASSES = 20  # a small held-out text is read at most that often, with new masks each time, to reach them
 BATCH_TOKENS = 4096
+MOST_NATS = 700.0  # exp of more would overflow to infinity, which JSON does not have
 _EMPTY, _NOWHERE = np.zeros((3, 0)), np.zeros(0, np.int64)
 
 
@@ -52,19 +53,19 @@ class HeldOut:
     # The accuracy of always giving the more frequent answer. In short sequences most first spans are a whole
     # chunk, and what follows such a chunk is random by the rules of Google's code.
     next_majority: float | None
-    sequences: int  # how many were read
+    sequences: int  # number of sequences read
     tokens: int
-    text_unigram: float | None = None  # entropy of the whole text's pieces, where these are known
-    standard_error: float | None = None  # of the loss, by document; None where one alone was read
-    documents: int | None = None  # how many the targets stand in, where that is known
+    text_unigram: float | None = None  # entropy of the whole text's pieces, if they are known
+    standard_error: float | None = None  # of the loss, over documents; None if only one was read
+    documents: int | None = None  # number of documents with targets, if known
 
     @property
     def perplexity(self) -> float:
-        """Return exp(loss), with the loss capped at 700 nats, since JSON has no infinity."""
-        return float(np.exp(min(self.loss, 700.0)))
+        """Return exp(loss), with the loss capped at `MOST_NATS`."""
+        return float(np.exp(min(self.loss, MOST_NATS)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all metrics, for JSON; `nats_under_unigram` is how much the model gains from context."""
+        """Return all metrics for JSON; `nats_under_unigram` says how much the model gains from context."""
         metrics = asdict(self)
         metrics["perplexity"] = self.perplexity
         metrics["nats_under_unigram"] = self.unigram - self.loss
@@ -75,7 +76,7 @@ class HeldOut:
 class HeldOutBatch(Batch):
     """A batch that knows the document of each target."""
 
-    documents: np.ndarray  # (M,) int64, numbers of documents in the shards
+    documents: np.ndarray  # (M,) int64, indices of documents in the shards
 
     def take(self, first: int, last: int) -> Self:
         """Return sequences `first` to `last` (exclusive), with the documents of their targets.
@@ -83,7 +84,7 @@ class HeldOutBatch(Batch):
         Parameters
         ----------
         first, last : int
-            Numbers of sequences in this batch.
+            Indices of sequences in this batch.
         """
         begin = int(self.cu_seqlens[first])
         end = int(self.cu_seqlens[last])
@@ -101,14 +102,14 @@ def evaluation_batches(
     instances : Instances
         Instances of held-out text.
     mask_id : int or None
-        What a scored position shows; None: all targets are scored.
+        The id that scored positions show; None to score all targets.
     targets : int, default 20,000
-        Scored positions to reach.
+        Number of scored positions to reach.
 
     Yields
     ------
     HeldOutBatch
-        Of some 4,096 tokens.
+        Batches of some 4,096 tokens.
     """
     waiting: list[Sequence] = []
     documents: list[np.ndarray] = []
@@ -136,13 +137,13 @@ def _packed(sequences: list[Sequence], documents: list[np.ndarray]) -> HeldOutBa
 
 # -> (m,) int64
 def _places(sequence: Sequence, spans: Spans, left_to_right: bool) -> np.ndarray:
-    """Return where the targets of `[CLS] A [SEP] B [SEP]` stand among the tokens of the shards."""
+    """Return the indices of the targets of `[CLS] A [SEP] B [SEP]` among the tokens of the shards."""
     positions = sequence.masked_positions.astype(np.int64)
-    if left_to_right:  # the next token is asked for, and at the end of A its [SEP]
+    if left_to_right:  # the target is the next token; that of the last one of A is [SEP], which counts as A's
         return spans.a_begin + np.minimum(positions, spans.a_length - 1)
-    place = positions - 1  # in A, from [CLS] on
-    in_b = place - spans.a_length - 1  # from the first [SEP] on
-    return np.where(place < spans.a_length, spans.a_begin + place, spans.b_begin + in_b)
+    in_a = positions - 1  # after [CLS]
+    in_b = in_a - spans.a_length - 1  # after the first [SEP]
+    return np.where(in_a < spans.a_length, spans.a_begin + in_a, spans.b_begin + in_b)
 
 
 # visible (M,) -> (M,) bool
@@ -152,7 +153,7 @@ def scored_positions(visible: np.ndarray, mask_id: int | None) -> np.ndarray:
     Parameters
     ----------
     visible : (M,) int32
-        What the model sees at the predicted positions.
+        The ids that the model sees at the predicted positions.
     mask_id : int or None
         Id of [MASK].
 
@@ -181,9 +182,9 @@ def score(
     config : BertConfig
         The shape of the model.
     params : dict
-        Its parameters, as a tree.
+        Parameters of the model, as a tree.
     batches : iterable of Batch
-        Held-out text; of `HeldOutBatch` the standard error is known, too.
+        Held-out text; with `HeldOutBatch`, the standard error is computed, too.
     mask_id : int or None
         Id of [MASK]: only targets that show it are scored. None scores every target, as a left-to-right
         model needs.
@@ -199,9 +200,9 @@ def score(
     """
     runtime = runtime_of(ops)
     tree = runtime.to_device(params)
-    masked = [_EMPTY]  # rows of negative log-likelihood, prediction and label
-    pairs = [_EMPTY]  # likewise
-    documents = [_NOWHERE]  # of the targets
+    masked = [_EMPTY]  # for targets: rows of negative log-likelihood, prediction and label
+    pairs = [_EMPTY]  # for sequences: the same three rows
+    documents = [_NOWHERE]  # the document of each target
     sequences = tokens = 0
     for batch in batches:
         batch.validate(config)
@@ -239,12 +240,12 @@ def score(
             next_accuracy=float((next_predicted == next_labels).mean()),
             next_majority=float(counts.max() / len(next_labels)),
         )
-    numbers = np.concatenate(documents)
-    if len(numbers) == len(nll):
+    document_of = np.concatenate(documents)
+    if len(document_of) == len(nll):  # unless some batch did not know its documents
         metrics = replace(
             metrics,
-            standard_error=standard_error(nll, numbers),
-            documents=len(np.unique(numbers)),
+            standard_error=standard_error(nll, document_of),
+            documents=len(np.unique(document_of)),
         )
     return metrics
 
@@ -253,21 +254,21 @@ def score(
 def standard_error(values: np.ndarray, documents: np.ndarray) -> float | None:
     """Estimate the standard error of a mean whose values come from documents, several from each.
 
-    With residuals e of the mean, it is the root of G/(G-1) times the sum over the G documents of (sum of e in
-    the document)^2, over n: values of one document may depend on each other in any way, and one that is read
-    several times counts no more than a longer one.
+    With residuals e from the mean, it is 1/n times the root of G/(G-1) times the sum over the G documents of
+    (sum of e in the document)^2. The values of one document may depend on each other in any way, and a
+    document that is read several times counts no more than a longer one.
 
     Parameters
     ----------
     values : (n,) float64
-        Losses, for instance.
+        The values, for instance losses.
     documents : (n,) int64
-        The number of the document that each stands in.
+        The index of the document of each value.
 
     Returns
     -------
     float or None
-        None when there is one document only, which tells nothing of others.
+        None if there is only one document, which says nothing about others.
 
     References
     ----------
@@ -278,11 +279,11 @@ def standard_error(values: np.ndarray, documents: np.ndarray) -> float | None:
     >>> standard_error(np.array([1.0, 1.0, 4.0, 4.0]), np.array([7, 7, 8, 8]))
     1.5
     """
-    names, number = np.unique(documents, return_inverse=True)
+    names, document = np.unique(documents, return_inverse=True)
     count = len(names)
     if count < 2:
         return None
-    sums = np.bincount(number, values - values.mean())
+    sums = np.bincount(document, values - values.mean())
     variance = count / (count - 1) * (sums @ sums)
     return float(np.sqrt(variance) / len(values))
 
@@ -298,7 +299,7 @@ def error_text(metrics: Mapping[str, Any]) -> str:
     Returns
     -------
     str
-        Begins with a comma; "" where the standard error is not known.
+        Text that begins with a comma; "" if the standard error is not known.
     """
     error = metrics.get("standard_error")
     if error is None:
@@ -322,16 +323,16 @@ def score_with_shuffled(
     batches : sequence of Batch
         Held-out text.
     special_ids : iterable of int or None
-        What stays in place where the rest is shuffled; None, of a model trained left to right, shuffles
+        Ids that stay in place while the rest is shuffled; None, for a model trained left to right, shuffles
         nothing.
     show : bool, default False
-        Show how much is done.
+        Whether to show progress.
 
     Returns
     -------
     plain : HeldOut
     shuffled : HeldOut or None
-        None where nothing was shuffled.
+        None if nothing was shuffled.
     """
     times = 1 if special_ids is None else 2
     total = times * sum(batch.T for batch in batches)
@@ -355,7 +356,7 @@ def per_position(
     params: Params,
     batch: Batch,
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Compute losses of both heads, at every masked position and of every sequence, and the likeliest.
+    """Compute losses and predictions of both heads, at every masked position and for every sequence.
 
     Parameters
     ----------
@@ -364,16 +365,16 @@ def per_position(
     config : BertConfig
         The shape of the model.
     params : dict
-        Its parameters, as a tree.
+        Parameters of the model, as a tree.
     batch : Batch
-        As the engine takes it.
+        The batch, in the form that the engine takes.
 
     Returns
     -------
     (nll, predicted) : (M,) each
-        Of the masked-LM head, in nats and by id.
+        Losses of the masked-LM head, in nats, and the most likely ids.
     (nll, predicted) : (S,) each
-        Of the next-sentence head; meaningless where it is not asked.
+        The same for the next-sentence head; meaningless for sequences without a pair.
     """
     loss, _ = pretraining_loss(ops, config, params, batch)
     return (loss.mlm_nll, loss.mlm_predicted), (loss.nsp_nll, loss.nsp_predicted)
@@ -387,22 +388,22 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
     Parameters
     ----------
     batches : iterable of Batch
-        Left as they are.
+        The batches, which are not changed.
     special_ids : iterable of int
         Ids of the special tokens.
 
     Yields
     ------
     Batch
-        Drawn in the same way every time.
+        A shuffled copy; the order depends only on the index of the batch.
     """
     special = np.array(list(special_ids))
-    for number, batch in enumerate(batches):
+    for index, batch in enumerate(batches):
         movable = ~np.isin(batch.input_ids, special)
         movable[batch.masked_rows] = False
         rows = np.flatnonzero(movable)
         sequence = np.searchsorted(batch.cu_seqlens, rows, side="right")
-        draws = np.random.default_rng([SHUFFLING_SEED, number]).random(len(rows))
+        draws = np.random.default_rng([SHUFFLING_SEED, index]).random(len(rows))
         input_ids = batch.input_ids.copy()
         shuffled = rows[np.argsort(sequence + draws)]  # at random within each sequence
         input_ids[rows] = input_ids[shuffled]
@@ -411,17 +412,17 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
 
 # counts (V,) -> nats
 def entropy_of_counts(counts: np.ndarray) -> float:
-    """Compute the entropy of the distribution that some counts give, in nats.
+    """Compute the entropy of the distribution that counts give, in nats.
 
     Parameters
     ----------
     counts : (V,) int64
-        At least one of them above 0.
+        Counts, at least one of them above 0.
 
     Returns
     -------
     float
-        From 0 to log V.
+        The entropy, from 0 to log V.
     """
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())

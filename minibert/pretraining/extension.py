@@ -1,16 +1,16 @@
-"""Custom words in a trained BERT: new pieces after its vocabulary, with rows begun from old ones.
+"""Add words to a trained BERT: new pieces after its vocabulary, with rows initialised from old ones.
 
-A new piece w that takes the place of the old pieces p_1 ... p_k begins with
+The rows of a new piece w that replaces the old pieces p_1 ... p_k are initialised by
 
     E_w = (1 / k) sum_i E_{p_i}
     b_w = log c_w  +  (1 / k) sum_i (b_{p_i} - log c_{p_i})
 
-E is the embedding, tied to the output, and b the output bias. c_w counts w in the text that pieces are
-learned from, as the longer vocabulary cuts it, c_p counts p in it as the old one does, one added to each: a
-trained bias is a log-frequency and what training has made of it, so w gets its own frequency and the mean of
-its pieces' rest. For words without a text b_w is the least b_{p_i}: a word is no more frequent than its
-rarest piece. All other numbers stay: hidden states of texts without new pieces, and the logits of old pieces,
-are what they were.
+E is the embedding, tied to the output, and b the output bias. c_w is the count of w in the text that pieces
+are learned from, cut with the longer vocabulary; c_p is the count of p in it, cut with the old one; one is
+added to each. A trained bias is a log-frequency plus a rest that training has added, so w gets its own
+log-frequency and the mean of the rests of its pieces. For words without a text, b_w is the smallest b_{p_i}:
+a word is at most as frequent as its rarest piece. All other parameters stay the same, and so do the hidden
+states of texts without new pieces and the logits of old pieces.
 """
 
 import dataclasses
@@ -34,10 +34,10 @@ from minibert.tokenizer.counting import CountedFiles
 from minibert.tokenizer.report import segmented
 
 REPORT = "extension.json"
-PIECES = 500  # that are learned where nobody says how many
-HELD_OUT = 50  # of so many lines of the text that pieces are learned from, one is only measured on
-SHOWN = 10  # pieces and words in a report
-MEASURED = {  # before and after, as a report shows it
+PIECES = 500  # how many to learn by default
+HELD_OUT = 50  # one in fifty lines of the text that pieces are learned from is held out for measuring
+SHOWN = 10  # at most, pieces and words in a report
+MEASURED = {  # before and after; name in `extension.json` -> title in a report
     "pieces_per_word": "pieces a word",
     "unknown_words": "share of words that are [UNK]",
     "nats_per_byte": "loss of whole words, nats per byte",
@@ -57,38 +57,38 @@ def extend(
     threads: int | None = None,
     show: bool = True,
 ) -> dict[str, Any]:
-    """Give a trained BERT further pieces, and leave a model's folder `out` behind to be trained further.
+    """Add pieces to a trained BERT, and write a model to the folder `out` for further training.
 
     Parameters
     ----------
     model : str or Path
-        A pre-training run, RUN@STEP, or a BERT of Hugging Face's or Google's.
+        A pre-training run, RUN@STEP, or a BERT from Hugging Face or Google.
     out : str or Path
-        The folder to write; there must be none, or an empty one.
+        The folder to write; it must not exist, or be empty.
     words : str or Path, optional
-        A file with one word a line, of which those that are pieces already, or are given as special tokens,
-        are left out; or
+        A file with one word per line. Words that are already pieces, or are given as special tokens, are left
+        out. Give either this or `learn_from`.
     learn_from : sequence of str or Path
-        Files, folders or globs, from which pieces are learned as `minibert vocab` learns them.
+        Files, folders or globs, from which pieces are learned as by `minibert vocab`.
     n : int, optional
-        How many to learn; 500 when left out.
+        How many pieces to learn; 500 by default.
     special_tokens : iterable of str
-        Strings that are one piece wherever they stand in a text, such as "[DRUG]"; with words, with pieces
-        that are learned, or alone.
+        Strings that are one piece wherever they occur in a text, such as "[DRUG]"; with `words`, with
+        `learn_from`, or alone.
     measure_on : sequence of str or Path
-        Other text, on which vocabularies and models are measured, before and after. When left out, lines of
-        `learn_from` that are held out tell how long words are, and no model is measured.
+        Other text, on which vocabularies and models are measured, before and after. By default, only the
+        vocabularies are measured, on held-out lines of `learn_from`.
     engine : str, default "auto"
-        What measures the models.
+        The engine that measures the models.
     threads : int, optional
-        With how many threads.
+        Number of threads for measuring.
     show : bool, default True
-        Progress, on the error stream.
+        Whether to show progress on the error stream.
 
     Returns
     -------
     dict
-        What `extension.json` in the folder holds; `report_text` makes it readable.
+        The content of `extension.json` in the folder; `report_text` formats it.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _report(
     known: list[str],
     words: WordCounts | None,
 ) -> dict[str, Any]:
-    """Return what `extend` has done, for JSON; the loss of whole words is measured later."""
+    """Return the report of `extend`, for JSON; the loss of whole words is added later."""
     return {
         "pieces_added": len(pieces),
         "vocab_size": longer.vocab_size,
@@ -174,7 +174,7 @@ def _check_arguments(
     n: int | None,
     special_tokens: list[str],
 ) -> None:
-    """Check, before a model is loaded, that the arguments of `extend` go together."""
+    """Check, before a model is loaded, that the arguments of `extend` fit together."""
     if words is not None and learn_from:
         raise InputError("`words` and `learn_from` are both given; give one of them.")
     if words is None and not learn_from and not special_tokens:
@@ -197,7 +197,7 @@ def _warn_of_lone_characters(tokenizer: Tokenizer) -> None:
 
 
 def _words_of_file(file: str | Path, tokenizer: Tokenizer, special: list[str]) -> extending.NewWords:
-    """Read words, one a line, as new pieces; warn of those that are left out."""
+    """Read new pieces from a file with one word per line; warn of words that are left out."""
     lines = ((f"{file}, line {number}", line.strip()) for number, line in numbered_lines(file))
     new_words = extending.checked_words(tokenizer, ((place, word) for place, word in lines if word), special)
     known = new_words.known
@@ -218,7 +218,7 @@ def _grown(
     replaced: list[list[int]],
     words: WordCounts | None,
 ) -> Parameters:
-    """Return the parameters with rows for new pieces, which first take those that only pad the old ones."""
+    """Return the parameters with rows for new pieces; rows that only pad the vocabulary are used first."""
     vocab_size = max(old.config.V, longer.vocab_size)
     new = Parameters(dataclasses.replace(old.config, vocab_size=vocab_size), dtype=old.flat.dtype)
     for name, value in old.items():
@@ -238,7 +238,7 @@ def _grown(
 
 
 def _measured(tokenizer: Tokenizer, longer: Tokenizer, words: WordCounts) -> dict[str, Any]:
-    """Compare how two vocabularies split some words, and return which words are split differently."""
+    """Compare how two vocabularies split words, and list words that are split differently."""
     both = [segmented(tokenizer, words), segmented(longer, words)]
     changed = extending.changed_words(tokenizer, longer, words)
     several = [word for word in changed if len(word["after"]) > 1]
@@ -252,17 +252,17 @@ def _measured(tokenizer: Tokenizer, longer: Tokenizer, words: WordCounts) -> dic
 
 
 def report_text(report: dict[str, Any]) -> str:
-    """Format a report as a person reads it.
+    """Format a report for people to read.
 
     Parameters
     ----------
     report : dict
-        As `extend` returns it.
+        The report that `extend` returns.
 
     Returns
     -------
     str
-        Several lines.
+        Several lines of text.
     """
     shown = " ".join(map(printable, report["pieces"][:SHOWN]))
     if len(report["pieces"]) > SHOWN:

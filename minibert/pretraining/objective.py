@@ -1,4 +1,4 @@
-"""Masked words and next sentences as a task for the training loop (Devlin et al. 2019, section 3.1)."""
+"""Make masked words and next sentences a task for the training loop (Devlin et al. 2019, section 3.1)."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -19,54 +19,56 @@ from minibert.model.batch import BatchPart
 from minibert.model.params import PRETRAINING, Parameters, initialise
 from minibert.model.positions import copy_trained_positions, with_positions
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score
-from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.options import POSITIONS, PretrainOptions
 from minibert.pretraining.preparation import Text, require_segments
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import State
 
-PREVIEW_TARGETS = 2_000  # of the held-out text, on the way
-# Of a run with a given number of steps, measuring takes at most this share of the work of training, which is
-# counted in tokens and not by a clock: a run then measures the same targets on any machine, and when it is
-# resumed. A token that is only read forward costs a third of one that is trained on.
-MEASURING_SHARE, FORWARD = 0.15, 1 / 3
-LEAST_TARGETS = 500  # at the end of the shortest run
+PREVIEW_TARGETS = 2_000  # held-out targets of an evaluation during the run
+# In a run with a given number of steps, measuring takes at most this share of the work of training. The work
+# is counted in tokens and not by a clock, so that a run measures the same targets on any machine, and when it
+# is resumed.
+MEASURING_SHARE = 0.15
+FORWARD = 1 / 3  # the cost of a forward pass, compared with that of training on the same tokens
+LEAST_TARGETS = 500  # held-out targets at the end of the shortest run
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """What the loop is to train, and on what.
+    """The task of a pre-training run: what the training loop asks for model, batches, rates and scores.
 
     Attributes
     ----------
     options : PretrainOptions
         Options of the run.
     text : Text
-        What it is trained and measured on.
+        Text to train and to measure on.
     ops : Ops
         The engine.
     seconds_per_step : dict of int to float
-        Seconds of a step by sequence length, as far as measured.
+        Seconds of a step by sequence length, for the lengths measured so far.
     """
 
     options: PretrainOptions
     text: Text
     ops: Any
-    seconds_per_step: dict[int, float] = field(default_factory=dict, compare=False)  # as far as measured
+    seconds_per_step: dict[int, float] = field(default_factory=dict, compare=False)
 
     @property
     def config(self) -> BertConfig | None:
-        """Return the model's configuration; None when the folder of `model` has it."""
+        """Return the model's configuration; None if it comes from the folder of `model`."""
         if self.options.model:
             return None
         return self.options.model_config(self.text.tokenizer.vocab_size)
 
     def start(self, checkpoint: Any = None) -> State:
-        """Return a checkpoint's state or a new one, whose plan says if `model` got a new masked-LM head.
+        """Return a checkpoint's state or a new one; the plan of a new one says if the masked-LM head is new.
 
         Parameters
         ----------
         checkpoint : Checkpoint, optional
-            To go on from; without one the run begins, with the weights of `model` or with initial values.
+            The checkpoint to resume from; without one the run begins, with the weights of `model` or with
+            initial values.
 
         Returns
         -------
@@ -94,7 +96,7 @@ class Pretraining:
         Parameters
         ----------
         params : Parameters
-            Which it is to update.
+            The parameters to update.
         """
         return optimizer_for(params, **self.options.update_rule)
 
@@ -109,7 +111,7 @@ class Pretraining:
         Returns
         -------
         callable
-            From the number of a step, from 0, to its rate.
+            Function from the index of a step, from 0, to its rate.
         """
         o = self.options
         total = timetable.planned_total
@@ -123,7 +125,7 @@ class Pretraining:
         return rate
 
     def stages(self, timetable: Timetable) -> list[Stage]:
-        """Return the lengths of a run's sequences, one after another.
+        """Return the stages of a run, in order, each with its sequence length.
 
         Parameters
         ----------
@@ -153,8 +155,8 @@ class Pretraining:
     ) -> Iterator[tuple[Batch, list[int]]]:
         """Yield the batch of every step from `step` on, with the position in the data after it.
 
-        A position is [sequence length, epoch, block, offset]. Where the length changes, a new pass over the
-        text begins: instances of another length are other instances.
+        A position is [sequence length, epoch, block, offset]. When the length changes, a new pass over the
+        text begins, since instances of another length are different instances.
 
         Parameters
         ----------
@@ -163,7 +165,7 @@ class Pretraining:
         step : int, default 0
             The first step to yield the batch of.
         position : list of int, optional
-            The position after the step before; None: the beginning of the text.
+            The position after the previous step; None for the beginning of the text.
 
         Yields
         ------
@@ -181,7 +183,7 @@ class Pretraining:
                     at = Position(epoch, *place)
             runtime = runtime_of(self.ops)
             stream = self.stage_batches(stage.seq_length, at, runtime.rank, runtime.world_size)
-            # The last position tells the next stage which epoch is over.
+            # `position` is kept for the next stage, which begins with the epoch after it.
             for batch, position in islice(stream, stage.end - max(step, stage.begin)):
                 yield batch, position
 
@@ -192,23 +194,24 @@ class Pretraining:
         rank: int = 0,
         world_size: int = 1,
     ) -> Iterator[tuple[Batch, list[int]]]:
-        """Yield endless batches of one sequence length from a position on, with the position after each.
+        """Yield batches of one sequence length without end, with the position after each.
 
-        Of every batch only the share of process `rank` is read, with the weights of a batch of nothing else.
+        Only the share of process `rank` is read of each batch; its weights are those of a batch that has
+        nothing else.
 
         Parameters
         ----------
         seq_length : int
-            Tokens of a sequence.
+            Tokens in a sequence.
         at : Position
             Where in the data to begin.
         rank, world_size : int
-            Number of this process, and of all of them.
+            Index of this process, and number of all processes.
 
         Yields
         ------
         batch : Batch
-            Of several processes a `BatchPart`.
+            A `BatchPart` if there are several processes.
         position : list of int
             [sequence length, epoch, block, offset].
 
@@ -249,9 +252,9 @@ class Pretraining:
         Parameters
         ----------
         seq_length : int
-            Tokens of a sequence.
+            Tokens in a sequence.
         targets : int
-            Scored positions; fewer where the text has not so many.
+            Number of scored positions; a short text has fewer.
         """
         return list(evaluation_batches(self.held_out(seq_length), self.mask_id, targets))
 
@@ -261,13 +264,13 @@ class Pretraining:
         Parameters
         ----------
         seq_length : int
-            Tokens of a sequence.
+            Tokens in a sequence.
         """
         return self.text.held_out(seq_length, self.options.pairs_at(seq_length), self.options.left_to_right)
 
     @property
     def mask_id(self) -> int | None:
-        """Return the id that scored positions show; None left to right, where all targets are scored."""
+        """Return the id that scored positions show; None for left to right, where all targets are scored."""
         return None if self.options.left_to_right else self.text.tokenizer.mask_id
 
     def held_out_targets(self, state: State, timetable: Timetable, targets: int) -> int:
@@ -280,7 +283,7 @@ class Pretraining:
         timetable : Timetable
             How many steps there are.
         targets : int
-            How many positions a long run measures.
+            Number of positions that a long run measures.
 
         Returns
         -------
@@ -298,16 +301,16 @@ class Pretraining:
         Parameters
         ----------
         steps : int
-            All steps of the run.
+            Number of steps of the run.
 
         Returns
         -------
         float
-            Above 0 and at most 1: such that all measuring is `MEASURING_SHARE` of the work of the steps, but
-            at least `LEAST_TARGETS` are measured at the end.
+            Above 0 and at most 1, so that all measuring is `MEASURING_SHARE` of the work of the steps, but at
+            least `LEAST_TARGETS` are measured at the end.
         """
         o = self.options
-        at_the_end = TARGETS if o.left_to_right else 2 * TARGETS  # once more with contexts shuffled
+        at_the_end = TARGETS if o.left_to_right else 2 * TARGETS  # the second time with shuffled contexts
         targets = at_the_end + o.evaluations * PREVIEW_TARGETS
         standard = InstanceOptions()
         masked = 1.0 if o.left_to_right else standard.masked_lm_prob * standard.mask_rates[0]
@@ -328,21 +331,21 @@ class Pretraining:
         return score(self.ops, params.config, params.tree, batches, self.mask_id)
 
     def config_after(self, state: State, timetable: Timetable) -> BertConfig:
-        """Return the model's configuration, with the longest sequences that it has been trained on so far.
+        """Return the model's configuration, with the length of the longest sequences trained on so far.
 
-        With `model` that is known from the beginning, or, of a model from elsewhere, not at all.
+        With `model` that length is known from the beginning or, if another library trained it, not at all.
 
         Parameters
         ----------
         state : State
-            Where the run stands.
+            State of the run.
         timetable : Timetable
             How many steps there are.
         """
         config = state.params.config
         if self.options.model:
             return config
-        since, trained = state.plan.get("replanned", (0, 0))  # before that step, by another timetable
+        since, trained = state.plan.get("replanned", (0, 0))  # steps before `since` had another timetable
         stages = [stage for stage in self.stages(timetable) if stage.end > since]
         seen = [stage.seq_length for stage in stages if max(stage.begin, since) < max(1, state.step)]
         return replace(config, trained_length=max(trained, *seen, 0))
@@ -355,12 +358,12 @@ class Pretraining:
         timetable : Timetable
             How many steps there are.
         state : State
-            Where the run stands.
+            State of the run.
 
         Returns
         -------
         frozenset of int
-            Those from where the run stands whose sequences are longer than those of the step before.
+            Steps still to come whose sequences are longer than those of the step before.
         """
         steps = set()
         length_before = state.position[0] if state.position is not None else None
@@ -380,7 +383,7 @@ class Pretraining:
         timetable : Timetable
             How many steps there are.
         state : State
-            Where the run stands, with the position of its last batch; its parameters are changed.
+            State of the run, with the position of its last batch; its parameters are changed.
         position : list of int
             Position of the next batch.
         """
@@ -392,7 +395,7 @@ class Pretraining:
             copy_trained_positions(state.params, trained, length)
 
     def evaluator(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
-        """Return a function that evaluates some held-out text at the present sequence length.
+        """Return a function that evaluates some held-out text at the current sequence length.
 
         Parameters
         ----------
@@ -402,7 +405,7 @@ class Pretraining:
         Returns
         -------
         callable
-            From a state to "held_out_loss", "held_out_accuracy" and "seq_length".
+            Function from a state to "held_out_loss", "held_out_accuracy" and "seq_length".
         """
         batches: dict[int, list[Batch]] = {}
 
@@ -423,8 +426,8 @@ class Pretraining:
 
 
 def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:
-    """Load `model`, dropout and direction set by the options; tell whether its masked-LM head is new."""
-    require_segments(options)  # also of a run that was stopped before its first checkpoint
+    """Load `model` with the dropout and direction of the options; return also whether its head is new."""
+    require_segments(options)  # again, for a run that was stopped before its first checkpoint
     stored, params, report = load(source, head=PRETRAINING)
     decoder = params.decoder
     if stored.vocab_size != text.tokenizer.vocab_size:
@@ -442,7 +445,8 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         raise InputError(message, seq_length=options.longest, extend_positions=options.longest)
     for name, stored_value in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
         given = getattr(options, name)
-        if given not in (stored_value, getattr(PretrainOptions, name)):
+        usual = {"hidden_act": PretrainOptions.hidden_act, "max_positions": POSITIONS}[name]
+        if given not in (stored_value, usual):
             more = ""
             if name == "max_positions":
                 more = " or give more positions with `extend_positions`"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from minibert.base.errors import InputError
@@ -20,6 +21,7 @@ from minibert.base.options import (
     RunOptions,
     option,
 )
+from minibert.base.paths import path_of
 from minibert.core.config import GELU_FORMS, BertConfig
 from minibert.core.optim import KINDS
 from minibert.data.corpus import LAYOUTS
@@ -27,8 +29,10 @@ from minibert.data.instances import InstanceOptions
 from minibert.pretraining import recipes
 from minibert.pretraining.recipes import FURTHER, MINUTES, SizeRecipe, Stage, parse_lengths
 
-PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
-# Settled by token shards.
+PAIRS_FROM = 64  # tokens; each half of a shorter sequence has hardly any context
+POSITIONS = 512  # positions of a new model, as in the paper
+MASKING = ("whole_word_mask", "masked_lm_prob", "mask_rates", "max_predictions_per_seq")
+# Options that token shards determine.
 IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case", "keep_accents", "segmented")
 
 
@@ -36,11 +40,11 @@ IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case", 
 class PretrainOptions(RunOptions):
     """Everything that determines a pre-training run; stored in its folder as `training.json`.
 
-    `None` means "what the recipe says" (`resolved` fills it in): that of the size, or for weights from
-    `model` without a size `recipes.FURTHER`. What only the run itself can decide stays None until then:
-    `seq_length` where `minutes` have to be measured first, `learning_rate` until weights from `model`
-    are known to have a masked-LM head. Two runs with equal options, engine, threads and number of steps end
-    with the same bytes. Raise InputError when a value is out of range.
+    `None` means "what the recipe says", and `resolved` fills it in. The recipe is that of the size or, for
+    weights from `model` without a size, `recipes.FURTHER`. Two options stay None until the run decides them:
+    `seq_length`, where the speed has to be measured for `minutes`, and `learning_rate`, until it is known
+    whether the weights from `model` include a masked-LM head. Two runs with equal options, engine, threads
+    and number of steps end with the same bytes. Raise InputError when a value is out of range.
     """
 
     # text
@@ -90,10 +94,11 @@ class PretrainOptions(RunOptions):
     hidden_act: str = option(
         "gelu", "gelu, with the error function, or gelu_new, its approximation by tanh", choices=GELU_FORMS
     )
-    max_positions: int = option(
-        512,
+    max_positions: int | None = option(
+        None,
         "length of the longest sequence that the model will be able to read; at least `seq_length`",
         WHOLE,
+        default=f"{POSITIONS}, or more where a sequence is longer",
     )
     dropout: float | None = option(None, "dropout rate of embeddings, sublayers and attention", RATE)
     unigram_bias: bool | None = option(
@@ -160,6 +165,7 @@ class PretrainOptions(RunOptions):
     )
 
     UNDECIDED = "by size"
+    COMMAND = "pretrain"
     ALWAYS = ("corpus", "held_out", "masked_lm_prob")
     RENAMED = RunOptions.RENAMED | {"init_from": "model"}
     # The length of a run may differ too. Shards may have been moved: they are checked when they are opened.
@@ -169,12 +175,18 @@ class PretrainOptions(RunOptions):
         self._make_plain()
         several = isinstance(self.corpus, Iterable) and not isinstance(self.corpus, str)
         paths: Iterable[Any] = self.corpus if several else [self.corpus]
-        object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
-        if isinstance(self.mask_rates, list):  # as JSON has it
+        object.__setattr__(self, "corpus", tuple(os.path.expanduser(str(path)) for path in paths))
+        for name in ("vocab", "model", "shards"):
+            path = getattr(self, name)
+            if path is not None:
+                path_of(path, name)  # refuses what is not a path
+                # A string, with any slash at its end: resuming compares it with what is stored.
+                object.__setattr__(self, name, os.path.expanduser(path))
+        if isinstance(self.mask_rates, list):  # as read from JSON
             object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
         self._check_what_others_bring()
         if self.size is not None:
-            BertConfig.from_size(self.size)  # complains of what is none
+            BertConfig.from_size(self.size)  # raises if it is not a size
         if self.steps is not None and self.minutes is not None:
             both: dict[str, Any] = {"steps": self.steps, "minutes": self.minutes}
             message = f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
@@ -183,10 +195,10 @@ class PretrainOptions(RunOptions):
         if self.seq_length is not None:
             object.__setattr__(self, "seq_length", str(self.seq_length))
         for length, _ in parse_lengths(self.seq_length or "128"):
-            self.instance_options(length)  # complains of what no instance can be made with
+            self.instance_options(length)  # raises if no instance can be made with them
 
     def _check_what_others_bring(self) -> None:
-        """Raise InputError for options that shards, a vocabulary or trained weights already decide."""
+        """Raise InputError for options that shards, a vocabulary or trained weights already determine."""
         if self.shards is not None:
             given = [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]
             if given:
@@ -195,7 +207,7 @@ class PretrainOptions(RunOptions):
                 what = f"shards={self.shards!r} brings its text and vocabulary"
                 message = f"{what}, so {listed} can't be given as well; leave one of them out."
                 raise InputError(message, shards=self.shards, **arguments)
-            object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run is resumed
+            object.__setattr__(self, "shards", os.path.abspath(self.shards))  # for resuming from anywhere
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             both = {"vocab_size": self.vocab_size, source: getattr(self, source)}
@@ -218,6 +230,7 @@ class PretrainOptions(RunOptions):
             "learning_rate": None if recipe is FURTHER else self.rate_from(),
             "dropout": recipe.dropout,
             "unigram_bias": not recipe.paper and not self.model,
+            "max_positions": POSITIONS if self.model else max(POSITIONS, self.longest),
             "bias_correction": self.optimizer != "adamw" or not recipe.paper,
             "google_decay": self.optimizer == "lamb" or recipe.paper,
         }
@@ -229,23 +242,62 @@ class PretrainOptions(RunOptions):
         open_answers = {name: value for name, value in answers.items() if getattr(self, name) is None}
         return dataclasses.replace(self, **open_answers)
 
+    @classmethod
+    def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields in a file, as `RunOptions.configured` does.
+
+        Runs store the number of positions that they settled on. The usual number is left out, so that a
+        longer sequence among the other fields still gets the positions that it needs.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        given : dict
+            Fields from elsewhere, which take precedence.
+
+        Returns
+        -------
+        dict
+            Values by field name.
+        """
+        chosen = super().configured(path, given)
+        if chosen.get("max_positions") == POSITIONS and "max_positions" not in given:
+            del chosen["max_positions"]
+        return chosen
+
     def check_positions(self) -> None:
         """Check that a new model has as many positions as its sequences need.
 
         Raises
         ------
         InputError
-            When it was given fewer, or when `extend_positions` is given, which is for a trained model.
+            When it has fewer, or when `extend_positions` is given, which is for a trained model.
         """
         if self.extend_positions and not self.model:
             advice = "name one with `model`, or give `max_positions`."
             message = f"extend_positions={self.extend_positions!r} is for a trained model; {advice}"
             raise InputError(message, extend_positions=self.extend_positions)
-        if not self.model and PretrainOptions.max_positions != self.max_positions < self.longest:
+        if not self.model and self.max_positions is not None and self.max_positions < self.longest:
             less = f"less than the longest sequence, {self.longest} tokens; give at least {self.longest}"
             what = f"max_positions={self.max_positions!r} is {less}"
             message = f"{what}, or shorter sequences with `seq_length`."
             raise InputError(message, max_positions=self.max_positions)
+
+    def check_masking(self) -> None:
+        """Check that no option chooses what is masked if every next word is predicted.
+
+        Raises
+        ------
+        InputError
+            When such an option is given together with `left_to_right`, with which it would be ignored.
+        """
+        for name in MASKING:
+            value = getattr(self, name)
+            if self.left_to_right and value != getattr(PretrainOptions, name):
+                why = "but left_to_right=True predicts every word; leave one of them out."
+                both = {name: value, "left_to_right": True}
+                raise InputError(f"{name}={value!r} chooses what is masked, {why}", **both)
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
         """Return the `seq_length` to use if none is given.
@@ -255,18 +307,19 @@ class PretrainOptions(RunOptions):
         tokens : callable
             As for `recipes.schedule_for`.
         """
-        return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
+        return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions or POSITIONS)
 
     def decided_as(self, stored: "PretrainOptions") -> "PretrainOptions":
-        """Return a copy with the values that the run with the `stored` options decided while running.
+        """Return a copy with the values that an earlier run decided while running.
 
         Parameters
         ----------
         stored : PretrainOptions
-            Of that run's `training.json`.
+            The options in the `training.json` of that run.
         """
-        undecided = [name for name in ("learning_rate", "seq_length") if getattr(self, name) is None]
-        if self.next_sentence and not stored.next_sentence:  # for want of documents of two sentences
+        by_run = ("learning_rate", "seq_length", "max_positions")
+        undecided = [name for name in by_run if getattr(self, name) is None]
+        if self.next_sentence and not stored.next_sentence:  # for lack of documents with two sentences
             undecided.append("next_sentence")
         decided = {name: getattr(stored, name) for name in undecided}
         return dataclasses.replace(self, **decided)
@@ -277,7 +330,7 @@ class PretrainOptions(RunOptions):
         Parameters
         ----------
         new_head : bool, default False
-            Whether the model is without a trained masked-LM head.
+            Whether the model has no trained masked-LM head.
         """
         usual = self.recipe.learning_rate
         if new_head and self.recipe is FURTHER:
@@ -292,17 +345,17 @@ class PretrainOptions(RunOptions):
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
-        """Return lengths and their shares of the steps; until decided, those of the longest runs."""
+        """Return the lengths and their shares of the steps; until decided, those of the longest runs."""
         return parse_lengths(self.seq_length or self.schedule_for(lambda longest: math.inf))
 
     @property
     def longest(self) -> int:
-        """Return the longest sequence of the schedule."""
+        """Return the length of the longest sequence in the schedule."""
         return max(length for length, _ in self.lengths)
 
     @property
     def tokens_per_step(self) -> int:
-        """Return the tokens of a step if every sequence were full; the same in every stage."""
+        """Return the number of tokens in a step of full sequences; it is the same in every stage."""
         assert self.batch_size is not None  # since the options were resolved
         return self.batch_size * self.longest
 
@@ -317,12 +370,12 @@ class PretrainOptions(RunOptions):
         Parameters
         ----------
         total_steps : int
-            Of the schedule.
+            Number of steps of the schedule.
 
         Returns
         -------
         list of Stage
-            Without those that would be empty.
+            The stages, without empty ones.
         """
         lengths, shares = zip(*self.lengths, strict=True)
         between = [round(total_steps * share) for share in accumulate(shares[:-1])]
@@ -331,12 +384,12 @@ class PretrainOptions(RunOptions):
         return [stage for stage in stages if stage.end > stage.begin]
 
     def pairs_at(self, seq_length: int) -> bool:
-        """Return whether sequences of a length are pairs: in short first stages they are not.
+        """Return whether sequences of a length are pairs; in early stages with short sequences they are not.
 
         Parameters
         ----------
         seq_length : int
-            Tokens of a sequence.
+            Number of tokens in a sequence.
         """
         last = self.seq_length is None or seq_length == self.longest
         return self.pairs and (last or seq_length >= PAIRS_FROM)
@@ -347,12 +400,13 @@ class PretrainOptions(RunOptions):
         Parameters
         ----------
         seq_length : int
-            Tokens of the stage's sequences.
+            Number of tokens in a sequence of the stage.
         """
-        of_stage: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
-        names = {field.name for field in dataclasses.fields(InstanceOptions)} - of_stage.keys()
-        shared = {name: getattr(self, name) for name in names}
-        return InstanceOptions(**of_stage, **shared)
+        values: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
+        for field in dataclasses.fields(InstanceOptions):
+            if field.name not in values:
+                values[field.name] = getattr(self, field.name)
+        return InstanceOptions(**values)
 
     def model_config(self, vocab_size: int) -> BertConfig:
         """Return the shape of the model.
@@ -360,13 +414,13 @@ class PretrainOptions(RunOptions):
         Parameters
         ----------
         vocab_size : int
-            Pieces of the vocabulary.
+            Number of pieces in the vocabulary.
         """
         assert self.size is not None  # since the options were resolved
         return BertConfig.from_size(
             self.size,
             vocab_size=vocab_size,
-            max_position_embeddings=max(self.max_positions, self.longest),
+            max_position_embeddings=max(self.max_positions or POSITIONS, self.longest),
             hidden_act=self.hidden_act,
             is_decoder=self.left_to_right,
             **self.dropouts,
@@ -374,7 +428,7 @@ class PretrainOptions(RunOptions):
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """Let given steps replace stored minutes, or the reverse, and given shards a stored text."""
+        """Let given steps replace stored minutes, or the reverse, and given shards replace a stored text."""
         if given.get("shards"):
             given = {name: getattr(PretrainOptions, name) for name in IN_SHARDS} | given
         if "steps" in given:

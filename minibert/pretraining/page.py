@@ -1,4 +1,4 @@
-"""`report.html` of a pre-training: its progress while it trains, and its results at the end."""
+"""`report.html` of a pre-training run: its progress during training, and its results at the end."""
 
 import dataclasses
 import math
@@ -26,40 +26,40 @@ from minibert.reports.results import held_out_rows
 from minibert.training.loop import State
 from minibert.training.runlog import METRICS, OnLog, read_metrics
 
-Metrics: TypeAlias = list[dict[str, float]]  # lines of the record
-Lines: TypeAlias = Sequence[tuple[float, str]]  # across a picture: value, name
-REFRESH = 15  # seconds after which a browser loads the page of a run again that is training
-SHARE = 0.01  # of the time, at most, that goes into writing the page
-LAST = 50  # steps over which the training loss is averaged
-SPEEDS = (  # as they are recorded, and as they are shown
+Metrics: TypeAlias = list[dict[str, float]]  # the logged metrics, one dictionary per line
+Lines: TypeAlias = Sequence[tuple[float, str]]  # horizontal lines in a picture: value, name
+REFRESH = 15  # seconds after which a browser reloads the page of a run that is training
+SHARE = 0.01  # most of the time that may be spent on writing the page
+LAST = 50  # number of last steps over which the training loss is averaged
+SPEEDS = (  # name of the metric, title on the page, format
     ("useful_gflops", "useful operations, median of the steps", "{:,.0f} GFLOP/s"),
     ("peak_share", "share of the peak, median of the steps", "{:.0%}"),
 )
 
 
 class RunPage(AbstractContextManager["RunPage"]):
-    """The page of a run, kept up to date while the block lasts.
+    """Context manager that keeps the page of a run up to date.
 
-    It is written after every evaluation and every REFRESH seconds; more seldom where many steps make it slow.
-    Where the block is left by an error, the page says that the run has stopped.
+    The page is written after every evaluation and every REFRESH seconds; less often where many steps make
+    writing slow. If an error ends the block, the page says that the run has stopped.
 
     Parameters
     ----------
     task : Pretraining
-        What is trained, and on what.
+        The model to train, and the data.
     state : State
-        Where the run stands, which changes as it trains.
+        State of the run, which changes during training.
     run : Path
-        The run folder, which the page is written into.
+        The run folder, to which the page is written.
     engine : str
-        The engine, as it is shown.
+        Name of the engine on the page.
     peak : float or None
-        GFLOP/s of the machine, where they are known.
+        Peak GFLOP/s of the machine, if known.
 
     Attributes
     ----------
     text_unigram : float
-        Entropy of the whole text's pieces, in nats.
+        Unigram entropy of the pieces of the whole text, in nats.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RunPage(AbstractContextManager["RunPage"]):
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is not None:
-            with suppress(RunError):  # of the full disk, perhaps, that has ended the run
+            with suppress(RunError):  # perhaps for the full disk that ended the run
                 self.write("stopped")
 
     @contextmanager
@@ -98,12 +98,12 @@ class RunPage(AbstractContextManager["RunPage"]):
         Parameters
         ----------
         on_log : callable or None
-            Called with the number of each step and what is recorded of it.
+            A further function to call, with the number of each step and its metrics.
 
         Returns
         -------
         callable
-            Of the same arguments.
+            A function with the same arguments.
         """
 
         def refresh(step: int, values: dict[str, float]) -> None:
@@ -126,12 +126,12 @@ class RunPage(AbstractContextManager["RunPage"]):
         status : str
             "training", "stopped" or "finished".
         report : dict, optional
-            Report of a run that is finished: what `report.json` holds.
+            Report of a finished run: the content of `report.json`.
 
         Returns
         -------
         Path
-            Of the page.
+            Path of the page.
         """
         task, state = self._task, self._state
         path = self._run / REPORT_FILE
@@ -165,7 +165,7 @@ class RunPage(AbstractContextManager["RunPage"]):
         return path
 
     def _losses(self, metrics: Metrics, held_out: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Draw the training and held-out loss, with the floors of predictions without context."""
+        """Draw the training and held-out loss, with lines for predictions without context."""
         evaluations = points(metrics, "held_out_loss")
         floors = [(self.text_unigram, "unigram entropy of the text")]
         if held_out:
@@ -207,7 +207,7 @@ class RunPage(AbstractContextManager["RunPage"]):
 
 
 def named_paths(options: PretrainOptions) -> dict[str, Any]:
-    """Return the options that are paths by their last parts, all that a page says of them.
+    """Return the last parts of the options that are paths; the page shows nothing else of them.
 
     Parameters
     ----------
@@ -217,8 +217,8 @@ def named_paths(options: PretrainOptions) -> dict[str, Any]:
     Returns
     -------
     dict
-        "corpus", a tuple of names; "shards", "vocab" and "model", each a name or what the option is without
-        one.
+        "corpus" with a tuple of names; "shards", "vocab" and "model", each with a name or the empty value of
+        the option.
     """
     named: dict[str, Any] = {"corpus": tuple(Path(path).name for path in options.corpus)}
     for name in ("shards", "vocab", "model"):
@@ -228,21 +228,21 @@ def named_paths(options: PretrainOptions) -> dict[str, Any]:
 
 
 def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, str, str]]:
-    """Return what was decided of size, text, recipe and length of a run.
+    """List the decisions about size, text, recipe and length of a run.
 
     Parameters
     ----------
     task : Pretraining
-        What is trained, and on what.
+        The model to train, and the data.
     state : State
-        Whose plan says how long.
+        State of the run, for its plan.
     engine : str
-        The engine, as it is shown.
+        Name of the engine on the page.
 
     Returns
     -------
     list of (str, str, str)
-        What was decided, how, and why.
+        For each decision its subject, its outcome, and the reason.
     """
     o = task.options
     text = task.text
@@ -297,7 +297,7 @@ def _recipe_name(options: PretrainOptions) -> str:
 
 
 def _held_out(task: Pretraining, timetable: Timetable) -> str:
-    """Say how much is held out, and of a run with few steps how little of that is measured."""
+    """Say how much is held out and, for a run with few steps, how little of it is measured."""
     options = task.options
     why = f"a share of {options.held_out:g}"
     if options.minutes is None and options.evaluations:

@@ -25,19 +25,19 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
 from minibert.pretraining.whole_words import WordLoss, score_words
 
-MOST_PIECES = 24  # in a sentence that is an example
-DOCUMENT = 20_000  # words, after which one ends where whole words are measured
+MOST_PIECES = 24  # in an example sentence
+DOCUMENT = 20_000  # words after which a document is cut when whole words are measured
 
 
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
     """Yield held-out sentences with [MASK] in place of a word near the middle, and that word.
 
-    There is one sentence of each document at most; the word has three letters or more and is one piece.
+    Each document gives one sentence at most; the word has three letters or more and is one piece.
 
     Parameters
     ----------
     text : Text
-        With the held-out documents.
+        The text, with its held-out documents.
     positions : int
         The longest sequence that the model reads.
 
@@ -48,9 +48,9 @@ def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
     tokenizer = text.tokenizer
     most = min(MOST_PIECES, positions - 2)
 
-    def is_word(ids: np.ndarray, place: int) -> bool:
-        word = tokenizer.vocab[ids[place]]
-        return len(word) >= 3 and word.isalpha() and not tokenizer.continuation[ids[place + 1]]
+    def is_word(ids: np.ndarray, position: int) -> bool:
+        word = tokenizer.vocab[ids[position]]
+        return len(word) >= 3 and word.isalpha() and not tokenizer.continuation[ids[position + 1]]
 
     for document in text.held_out_ids:
         tokens, ends = text.shards.document(int(document))
@@ -59,11 +59,11 @@ def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
             middle = (end - begin) // 2
             if not 6 <= len(ids) <= most:
                 continue
-            words = [place for place in range(len(ids) - 1) if is_word(ids, place)]
+            words = [position for position in range(len(ids) - 1) if is_word(ids, position)]
             if words:
-                place = min(words, key=lambda place: abs(place - middle))
-                word = tokenizer.vocab[ids[place]]
-                ids[place] = tokenizer.mask_id
+                nearest = min(words, key=lambda position: abs(position - middle))
+                word = tokenizer.vocab[ids[nearest]]
+                ids[nearest] = tokenizer.mask_id
                 yield tokenizer.decode(ids), word
                 break
 
@@ -80,40 +80,40 @@ def evaluate(
     threads: int | None = None,
     show: bool = False,
 ) -> tuple[HeldOut, HeldOut | None]:
-    """Evaluate a run on its held-out text, as its report does if it had time for all targets, or on a corpus.
+    """Evaluate a run on its held-out text, like its report if that had time for all targets, or on a corpus.
 
     Parameters
     ----------
     run : str or Path
         A run folder, `RUN@STEP`, or with a corpus any Hugging Face BERT folder.
     corpus : tuple of str
-        Files, folders or globs, read whole; none: the documents that the run held out. One document alone,
-        and documents of one sentence each, are measured without next sentences; so is a model that knows one
-        segment only.
+        Files, folders or globs, which are read completely; by default the documents that the run held out. A
+        single document, and documents of one sentence each, are measured without next sentences; so is a
+        model with only one segment.
     layout, column : str
-        Of the corpus, as for `PretrainOptions`.
+        Layout and column of the corpus, as for `PretrainOptions`.
     seq_length : int, optional
-        Length of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
+        Length of the sequences; by default the longest of the run, or 128 for other BERTs.
     targets : int, default 20,000
-        How many [MASK] positions to score.
+        Number of [MASK] positions to score.
     engine : str, default "auto"
-        What computes.
+        The engine that computes.
     threads : int, optional
-        With how many threads.
+        Number of threads.
     show : bool, default False
-        Show how much is done.
+        Whether to show progress.
 
     Returns
     -------
     plain : HeldOut
     shuffled : HeldOut or None
-        Of the same sequences with their contexts shuffled; None left to right.
+        Metrics of the same sequences with their contexts shuffled; None for a left-to-right model.
 
     Raises
     ------
     InputError
-        When the folder holds no model, or no held-out documents while no corpus is given; when `seq_length`
-        is longer than the model's positions, or `targets` is less than 1.
+        When the folder has no model, or neither held-out documents nor a corpus are there; when `seq_length`
+        exceeds the model's positions, or `targets` is less than 1.
     """
     if targets < 1:
         raise InputError(f"{targets=} leaves nothing to score; give at least 1.", targets=targets)
@@ -140,7 +140,7 @@ def evaluate(
 
 
 def _is_paired(model: Bert, text: Text, options: PretrainOptions | None) -> bool:
-    """Return whether next sentences are measured, too: where model and text both know pairs."""
+    """Return whether next sentences are measured, too: if both the model and the text have pairs."""
     if options is not None and not options.next_sentence:
         return False
     counts = text.shards.sentence_counts[text.held_out_ids]
@@ -165,13 +165,13 @@ def evaluate_words(
     run : str or Path
         As for `evaluate`.
     corpus : tuple of str
-        Likewise.
+        As for `evaluate`.
     layout, column : str
-        Of the corpus.
+        Layout and column of the corpus.
     engine : str, default "auto"
-        What computes.
+        The engine that computes.
     threads : int, optional
-        With how many threads.
+        Number of threads.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def evaluate_words(
 
 
 def _short(lines: Iterable[str | None]) -> Iterator[str | None]:
-    """End a document after `DOCUMENT` words; where shards would divide one depends on the vocabulary."""
+    """Cut documents after `DOCUMENT` words, since where shards would cut them depends on the vocabulary."""
     words = 0
     for line in lines:
         yield line
@@ -206,7 +206,7 @@ def _measured(
     corpus, layout, column = text
     no_documents = InputError(f"'{run}' holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / CONFIG_FILE).exists() and not (run / "shards").exists():
-        raise no_documents  # before a word about heads that are not there either
+        raise no_documents  # before the check of the heads, which may be missing as well
     model = Bert.from_pretrained(name, engine, threads=threads)
     require_masked_lm(model)
     if model.params.decoder is not None:
@@ -218,7 +218,7 @@ def _measured(
     if (run / "training.json").exists():
         options = PretrainOptions.load(run / "training.json")
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
-        if corpus:  # all of whose documents are held out
+        if corpus:  # all of its documents count as held out
             lines = documents(sentences(corpus, layout, column))
             shards = write_shards(lines, model.tokenizer, Path(scratch) / "shards")
             every = np.arange(shards.n_documents)

@@ -24,43 +24,44 @@ from minibert.base.terminal import counted
 from minibert.data.corpus import SentenceStream, embedded_corpus, empty_corpus, find_files, layouts_text
 from minibert.data.documents import format_of, text_of
 from minibert.data.instances import InstanceOptions, Instances, share_in_pairs, split_documents
-from minibert.data.marks import MUCH as MANY_MARKED, MarkCounts
+from minibert.data.marks import MarkCounts
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.hub.loading import read_config
-from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.options import POSITIONS, PretrainOptions
 from minibert.tokenizer import BasicTokenizer, Tokenizer, learn_vocab, text_rules
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.normalize import MAX_CHARS
 from minibert.tokenizer.unicode import IDEOGRAPH, flags
 from minibert.tokenizer.wordpiece import can_be_special
-from minibert.training.runlog import bar, say
+from minibert.training.runlog import bar, info_if
 
-HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: the day the paper came out
-SEEN_OF_BLOCK = 1 << 16  # bytes of a block of text, by which marks are counted
-LOOKED_AT = 1 << 20  # tokens, by which ideographs are
-LEAST_IN_PAIRS = 0.2  # of a text, in documents of two sentences or more, to learn next sentences from
+HELD_OUT_SEED = 20181011  # seeds every held-out masking, whatever the run's seed: the day the paper came out
+MARKS_BYTES = 1 << 16  # marks are counted in the first bytes of each block of text
+IDEOGRAPH_TOKENS = 1 << 20  # ideographs are counted in the first tokens of a text
+MANY_IDEOGRAPHS = 0.05  # warn where a greater share of the pieces are ideographs
+LEAST_IN_PAIRS = 0.2  # next sentences are learnt where this share of a text is in documents of two or more
 UPDATE_LINES = 2000  # between two updates of a progress bar
-DIFFERENT_LINES = 1 << 18  # the first ones, whose repetitions are counted in some 30 MB
-FEW_LINES, MUCH = 1000, 0.05  # to warn of repetitions; Wikipedia's are 2%, those of novels and reviews 0.4%
+DIFFERENT_LINES = 1 << 18  # only repetitions of the first different lines are counted, in some 30 MB
+LEAST_LINES = 1000  # in a shorter text, repeated lines are not worth a warning
+MUCH_REPEATED = 0.05  # share of the characters; it is 2% in Wikipedia, 0.4% in novels and reviews
 
-
-TEXTS = "texts.jsonl"  # in a run folder until its shards are made: texts that were given in memory
-IN_MEMORY = " in memory, SHA-256 "  # in what stands for the names of files in the options of such a run
+TEXTS = "texts.jsonl"  # texts given in memory, in the run folder until its shards are made
+IN_MEMORY = " in memory, SHA-256 "  # marks the name that replaces names of files in the options of such a run
 
 
 def name_of_texts(texts: Sequence[str]) -> str:
-    """Return the name of texts in memory in the options of a run: their number and their hash.
+    """Return the name that texts in memory have in the options of a run: their count and their hash.
 
     Parameters
     ----------
     texts : sequence of str
-        The documents, in their order, which counts.
+        The documents; in another order they have another name.
 
     Returns
     -------
     str
-        Such as "3 texts in memory, SHA-256 0123456789abcdef".
+        For example "3 texts in memory, SHA-256 0123456789abcdef".
     """
     digest = hashlib.sha256()
     for text in texts:
@@ -71,12 +72,12 @@ def name_of_texts(texts: Sequence[str]) -> str:
 
 
 def keep_texts(texts: Iterable[str], run: Path) -> None:
-    """Write texts in memory into a run folder, from where they are read, and read again after Ctrl-C.
+    """Write texts in memory into a run folder; the run reads them there, after Ctrl-C as well.
 
     Parameters
     ----------
     texts : iterable of str
-        The documents, one a line of `texts.jsonl`.
+        The documents; each becomes a line of `texts.jsonl`.
     run : Path
         The run folder.
     """
@@ -89,7 +90,7 @@ def keep_texts(texts: Iterable[str], run: Path) -> None:
 
 
 def _source(options: PretrainOptions, run: Path) -> tuple[list[Path], str]:
-    """Return the files of a corpus, and the column that has the text where they are JSON lines or tables."""
+    """Return the files of a corpus, and the column of their text if they are JSON lines or tables."""
     if not (len(options.corpus) == 1 and IN_MEMORY in options.corpus[0]):
         return find_files(list(options.corpus) or embedded_corpus()), options.column
     if not (run / TEXTS).exists():
@@ -100,7 +101,7 @@ def _source(options: PretrainOptions, run: Path) -> tuple[list[Path], str]:
 
 @dataclass(frozen=True)
 class Text:
-    """A corpus ready to be drawn from.
+    """A corpus from which training and held-out instances can be drawn; `prepare_text` makes it.
 
     Attributes
     ----------
@@ -108,21 +109,21 @@ class Text:
     shards : TokenShards
         Every document as ids.
     train_ids : (n,) int64
-        Numbers of the training documents.
+        Indices of the training documents.
     held_out_ids : (m,) int64
-        Numbers of the documents that are only measured on.
+        Indices of the held-out documents.
     repeated : float
-        Share of lines that stood before, at least; 0 where the text was not read now.
+        Share of the text in repeated lines, or a lower bound of it; 0 if the shards already existed.
     next_sentence : bool
         Whether next sentences are learnt from it.
     """
 
     tokenizer: Tokenizer
-    shards: TokenShards  # every document as ids
-    train_ids: np.ndarray  # numbers of the training documents
-    held_out_ids: np.ndarray  # and of those to be measured on
-    repeated: float = 0.0  # share of lines that stood before, at least; 0 where the text was not read now
-    next_sentence: bool = True  # whether next sentences are learnt from it
+    shards: TokenShards
+    train_ids: np.ndarray
+    held_out_ids: np.ndarray
+    repeated: float = 0.0
+    next_sentence: bool = True
 
     def training(self, options: PretrainOptions, seq_length: int) -> Instances:
         """Return the instances of a stage of training.
@@ -132,7 +133,7 @@ class Text:
         options : PretrainOptions
             Options of the run: how instances are made, and the seed.
         seq_length : int
-            Tokens of the stage's sequences.
+            Tokens in each sequence of the stage.
         """
         instance_options = options.instance_options(seq_length)
         return Instances(self.shards, self.train_ids, self.tokenizer, instance_options, options.seed)
@@ -140,14 +141,14 @@ class Text:
     def held_out(self, seq_length: int, next_sentence: bool = True, left_to_right: bool = False) -> Instances:
         """Return instances of the held-out documents with standard masks, whatever masks the run trains with.
 
-        They are single spans, without next sentences, where no held-out document has two sentences.
+        If no held-out document has two sentences they are single spans, without next sentences.
 
         Parameters
         ----------
         seq_length : int
-            Tokens of a sequence.
+            Tokens in a sequence.
         next_sentence : bool, default True
-            Whether to make pairs, where the text has any.
+            Whether to make pairs, if the text has any.
         left_to_right : bool, default False
             Predict every next token instead of masked ones.
         """
@@ -161,7 +162,7 @@ class Text:
     def log_unigram(self) -> np.ndarray:
         """Compute the log-frequency of every piece in the training documents, with one added to each count.
 
-        As the output bias it is the best guess without context: the model begins at the unigram floor.
+        With it as output bias, the model begins with the best guess without context, the unigram floor.
 
         Returns
         -------
@@ -178,7 +179,7 @@ class Text:
         Parameters
         ----------
         documents : iterable of int, optional
-            Numbers of documents; all of them when left out.
+            Indices of the documents; all of them by default.
 
         Returns
         -------
@@ -187,9 +188,9 @@ class Text:
         counts = np.zeros(self.tokenizer.vocab_size, np.int64)
         if documents is None:
             documents = range(self.shards.n_documents)
-        for number in documents:
-            tokens, _ = self.shards.document(int(number))
-            np.add.at(counts, tokens, 1)  # bincount would take as long as there are pieces for each document
+        for index in documents:
+            tokens, _ = self.shards.document(int(index))
+            np.add.at(counts, tokens, 1)  # bincount would walk the whole vocabulary for each document
         return counts
 
 
@@ -199,21 +200,26 @@ def prepare_text(
     show: bool = True,
     keeps_pairs: bool = False,
 ) -> Text:
-    """Prepare vocabulary, shards and split of a run; what its folder already has is taken from there.
+    """Prepare vocabulary, shards and split of a run, reusing what its folder already has.
 
-    Tokenizer and `shards/` are written into it; of shards by `minibert data` only where they are.
+    Tokenizer and `shards/` are written into the folder. If `minibert data` made the shards, `shards/` only
+    says where they are.
 
     Parameters
     ----------
     options : PretrainOptions
         Options of the run.
     run : Path
-        Its folder.
+        Folder of the run.
     show : bool, default True
-        Tell how it goes.
+        Log progress.
     keeps_pairs : bool, default False
-        Learn next sentences, if the options say so, even where hardly any document has two sentences: the
-        run has begun so.
+        Learn next sentences, if the options say so, even if hardly any document has two sentences: a resumed
+        run goes on as it began.
+
+    Returns
+    -------
+    Text
 
     Raises
     ------
@@ -232,42 +238,47 @@ def prepare_text(
         marks = MarkCounts(tokenizer.basic_tokenizer)
         lines = watched(stream, "writing shards", show, repeated.append, marks)
         shards = write_shards(lines, tokenizer, run / "shards")
-        if show and stream.layouts_read and files[0].name != TEXTS:
-            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.layouts_read)}")
+        if stream.layouts_read and files[0].name != TEXTS:
+            documents = counted(shards.n_documents, "document")
+            info_if(show)(f"{documents}. {layouts_text(stream.layouts_read)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     if options.whole_word_mask:
         warn_of_lone_ideographs(shards, tokenizer)
-    (run / TEXTS).unlink(missing_ok=True)  # which the shards have now
-    pairs = options.pairs and (keeps_pairs or _has_pairs(options, shards))
+    (run / TEXTS).unlink(missing_ok=True)  # the shards have these texts now
+    pairs = options.pairs and (keeps_pairs or _can_pair_or_warn(options, shards))
     parts = split_documents(shards.n_documents, options.held_out, pairs)
     return Text(tokenizer, shards, *parts, sum(repeated), pairs)
 
 
-def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
-    """Return whether next sentences can be learnt from a text; warn where they can't."""
-    share = share_in_pairs(shards)
-    if share >= LEAST_IN_PAIRS:
-        train, _ = split_documents(shards.n_documents, options.held_out, True)
-        if share_in_pairs(shards, train) > 0:
-            return True
-    why = "no document has two sentences"
-    if share:
-        why = f"only {share:.1%} of the text is in documents of two sentences or more"
+def _can_pair_or_warn(options: PretrainOptions, shards: TokenShards) -> bool:
+    """Return whether next sentences can be learnt from a text; warn, with the reason, if they can't."""
     advice = "lines that follow one another need blank lines only between documents, or the layout continuous"
     if any(IN_MEMORY in name for name in options.corpus):
         advice = "where the texts follow one another, layout='continuous' joins them"
     elif any(format_of(Path(name)) for name in options.corpus):
         advice = "where the rows follow one another, the layout continuous joins them"
-    warn(f"Next-sentence prediction is not trained: {why}; {advice}.")
+    share = share_in_pairs(shards)
+    if share == 0:
+        reason = "no document has two sentences"
+    elif share < LEAST_IN_PAIRS:
+        reason = f"only {share:.1%} of the text is in documents of two sentences or more"
+    else:
+        train, _ = split_documents(shards.n_documents, options.held_out, True)
+        if share_in_pairs(shards, train) > 0:
+            return True
+        reason = "no training document has two sentences, as those that have are held out"
+        advice = "shuffle the documents, or change `held_out`"
+    warn(f"Next-sentence prediction is not trained: {reason}; {advice}.")
     return False
 
 
 def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
-    # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
+    """Return the tokenizer of a run: that of its folder, shards, vocabulary file or model, or a new one."""
+    # tokenizer_config.json is written last: if it is there, the vocabulary is complete.
     if (run / TOKENIZER_CONFIG_FILE).exists():
         return Tokenizer.from_pretrained(run)
-    positions = max(options.max_positions, options.longest)
+    positions = max(options.max_positions or POSITIONS, options.longest)
     if options.model:
         positions = configuration(options.model).get("max_position_embeddings", positions)
         positions = options.extend_positions or positions
@@ -292,12 +303,12 @@ def configuration(folder: str) -> dict[str, Any]:
     Parameters
     ----------
     folder : str
-        A folder, or any other name of a model that `folder_of` knows.
+        A folder, or another name of a model that `folder_of` accepts.
 
     Returns
     -------
     dict
-        The fields of its `config.json`, or of `bert_config.json` in TensorFlow's folders.
+        The fields of its `config.json`, or of `bert_config.json` in a TensorFlow folder.
 
     Raises
     ------
@@ -316,17 +327,17 @@ def configuration(folder: str) -> dict[str, Any]:
 
 
 def require_segments(options: PretrainOptions) -> None:
-    """Check, before any text is read, that the weights to start from know pairs where pairs are asked.
+    """Check, before any text is read, that a model to start from can read pairs if the options ask for them.
 
     Parameters
     ----------
     options : PretrainOptions
-        Options of the run; where they name no `model`, or pair nothing, there is nothing to check.
+        Options of the run; nothing is checked if they name no `model` or ask for no pairs.
 
     Raises
     ------
     InputError
-        When `model` knows one segment only (type_vocab_size=1), and the options ask for next sentences.
+        When `model` has only one segment (type_vocab_size=1), and the options ask for next sentences.
     """
     if not options.model or not options.pairs:
         return
@@ -349,15 +360,15 @@ def learn_vocabulary(
     Parameters
     ----------
     corpus : iterable of str or Path
-        Files, folders or globs; none: the books in the package.
+        Files, folders or globs; if empty, the books in the package.
     vocab_size : int, default 8192
-        Pieces to learn.
+        Number of pieces to learn.
     lower_case : bool, default True
         Lower-case the text and strip accents.
     show : bool, default True
-        Progress bars, on the error stream.
+        Show progress bars on the error stream.
     column : str, default "text"
-        Where JSON lines and tables have their text.
+        Key of JSON lines, or column of tables, that has the text.
     **rules
         Further rules of `BasicTokenizer`.
 
@@ -366,7 +377,7 @@ def learn_vocabulary(
     Tokenizer
     """
     basic = BasicTokenizer(lower_case, **rules)
-    counted = count_corpus(corpus, basic, show, column, strict=True)  # as the shards are
+    counted = count_corpus(corpus, basic, show, column, strict=True)  # as strict as writing shards is
     return learn_tokenizer(counted.words, vocab_size, lower_case, show, rules)
 
 
@@ -378,22 +389,22 @@ def count_corpus(
     marks: MarkCounts | None = None,
     **more: Any,
 ) -> CountedFiles:
-    """Count the words of a corpus, of the embedded books when none is named.
+    """Count the words of a corpus, or those of the books in the package if none is named.
 
     Parameters
     ----------
     corpus : iterable of str or Path
         Files, folders or globs.
     basic : BasicTokenizer
-        Whose words are counted.
+        The rules by which text is cut into words.
     show : bool, default True
-        A progress bar, on the error stream.
+        Show a progress bar on the error stream.
     column : str, default "text"
-        Where JSON lines and tables have their text.
+        Key of JSON lines, or column of tables, that has the text.
     marks : MarkCounts, optional
-        Counts the marks that are stripped; it looks at the beginning of each block that is read.
+        Counts the marks that are stripped, in the beginning of each block that is read.
     **more
-        For `count_files`.
+        Further arguments of `count_files`.
 
     Returns
     -------
@@ -408,7 +419,7 @@ def count_corpus(
     def read(file: Path, size: int, progress: Callable[[int], None]) -> Iterator[bytes]:
         for block in text_of(file, size, progress, column=column):
             if marks is not None:
-                marks.add(block[:SEEN_OF_BLOCK].decode("utf-8", "ignore"))
+                marks.add(block[:MARKS_BYTES].decode("utf-8", "ignore"))
             yield block
 
     files = find_files(list(corpus) or embedded_corpus())
@@ -439,17 +450,17 @@ def learn_tokenizer(
     Parameters
     ----------
     words : mapping of str to int
-        Counts of words, by the rules of the tokenizer.
+        Words, cut by the rules of the tokenizer, with their counts.
     vocab_size : int
-        Pieces to learn.
+        Number of pieces to learn.
     lower_case : bool, default True
         Lower-case the text and strip accents.
     show : bool, default True
-        A progress bar, on the error stream.
+        Show a progress bar on the error stream.
     rules : mapping, optional
         Further rules of `BasicTokenizer`.
     **learning
-        For `learn_vocab`; of its `user_tokens` some become special, as `special_tokens` says.
+        Further arguments of `learn_vocab`; some of its `user_tokens` become special: see `special_tokens`.
 
     Returns
     -------
@@ -473,16 +484,16 @@ def learn_tokenizer(
 def special_tokens(
     user_tokens: Iterable[str], lower_case: bool, rules: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return those of the user's tokens that must be special, as no word of a text would be like them.
+    """Return the user's tokens that must be special, as cutting a text into words would never yield them.
 
     Parameters
     ----------
     user_tokens : iterable of str
-        What the user wants as pieces of the vocabulary.
+        Pieces that the user wants in the vocabulary.
     lower_case : bool
         Whether the tokenizer lower-cases text.
     rules : mapping, optional
-        Its further rules, as for `BasicTokenizer`.
+        Further rules of `BasicTokenizer`.
 
     Returns
     -------
@@ -512,12 +523,12 @@ def special_tokens(
 
 
 def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
-    """Warn that whole words are single ideographs, where these are a considerable share of the text.
+    """Warn that each ideograph counts as a whole word, if ideographs are a considerable share of the text.
 
     Parameters
     ----------
     shards : TokenShards
-        The text, of which the beginning is looked at.
+        The text; only its beginning is examined.
     tokenizer : Tokenizer
         Tokenizer of the shards.
     """
@@ -528,8 +539,8 @@ def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
         return len(piece) == 1 and bool(flags(ord(piece)) & IDEOGRAPH)
 
     is_lone = np.array([is_ideograph(piece) for piece in tokenizer.vocab])
-    share = float(is_lone[shards.tokens[:LOOKED_AT]].mean())
-    if share > MANY_MARKED:
+    share = float(is_lone[shards.tokens[:IDEOGRAPH_TOKENS]].mean())
+    if share > MANY_IDEOGRAPHS:
         what = f"{share:.0%} of the pieces are ideographs, each of which is a word"
         advice = "if spaces separate the words of the text, use segmented=True"
         warn(f"{what}, so that whole-word masking hides single ideographs; {advice}.")
@@ -539,7 +550,7 @@ def watched(
     stream: SentenceStream,
     what: str,
     show: bool,
-    tell: Callable[[float], object] = float,
+    on_repeated: Callable[[float], object] = float,
     marks: MarkCounts | None = None,
 ) -> Iterator[str | None]:
     """Yield the same sentences, with a progress bar over the bytes of the corpus; warn of many duplicates.
@@ -549,11 +560,12 @@ def watched(
     stream : SentenceStream
         Sentences, and None between documents.
     what : str
-        What the progress bar calls the work.
+        Name of the work, shown before the progress bar.
     show : bool
-        Whether there is a progress bar, on the error stream.
-    tell : callable
-        Given, at the end, the share of the text that are lines that stood before, or less in a long one.
+        Whether to show a progress bar on the error stream.
+    on_repeated : callable
+        Called once, at the end, with the share of the text in repeated lines; in a long text with a lower
+        bound of it.
     marks : MarkCounts, optional
         Counts the marks that the tokenizer strips, and warns of them at the end.
 
@@ -561,7 +573,7 @@ def watched(
     ------
     str or None
     """
-    times: dict[int, int] = {}  # by hash
+    times: dict[int, int] = {}  # by the hash of a line
     number = characters = repeated = most = 0
     example = ""
     with bar(show, total=stream.bytes_total, desc=what, unit="B", unit_scale=True) as shown:
@@ -583,10 +595,10 @@ def watched(
                 if count > most:
                     most = count
                     example = sentence
-    if number >= FEW_LINES and repeated > MUCH * characters:
+    if number >= LEAST_LINES and repeated > MUCH_REPEATED * characters:
         percent = math.floor(100 * repeated / characters)
         share = f"At least {percent}% of the text is repeated lines"
         warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Remove them: they teach nothing new.")
     if marks is not None:
         marks.warn()
-    tell(repeated / max(1, characters))
+    on_repeated(repeated / max(1, characters))

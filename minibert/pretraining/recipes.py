@@ -10,32 +10,33 @@ import numpy as np
 from minibert.base.errors import InputError
 from minibert.core.config import SIZES, BertConfig
 
-MOST_LENGTHS = 100  # of a schedule
-MINUTES = 8.0  # of a run that is given neither minutes nor steps
+MOST_LENGTHS = 100  # in a schedule
+MINUTES = 8.0  # how long a run takes that is given neither minutes nor steps
 
 
 class SizeRecipe(NamedTuple):
-    """What goes with a size when the user does not say otherwise."""
+    """The default options of a size."""
 
     learning_rate: float
-    seq_length: str | None  # share of the steps at each length; None: of SCHEDULES what the tokens pay for
-    batch_size: int  # sequences a step at the longest length; shorter ones are more, the tokens stay the same
+    seq_length: str | None  # lengths and shares; None: the entry of SCHEDULES that the run's tokens pay for
+    batch_size: int  # sequences a step at the longest length; at shorter ones more, for as many tokens
     accumulate: int  # micro-batches a step, so that activations fit into memory
     warmup: float  # share of the steps
     dropout: float
     paper: bool  # Google's optimizer and decay, zero output bias
-    threads: int | None  # of the matrix library; None: one for each core
+    threads: int | None  # threads of the matrix library; None: one for each core
 
 
-# A short run is a race to leave the unigram plateau, and what holds it there is learning where to look:
-# with uniform attention a neighbour is one of many. At 8 to 10 tokens that takes 0.4M tokens of text, at 16
-# three times as many, at 32 it had not happened after 1M. So the quick recipes begin very short and without
-# pairs, with a high rate, few tokens a step (many updates), no dropout (each text is seen a few times at
-# most), and the output bias at the log-unigram, which spares the first hundred steps.
-# `base` and larger are the paper's: 256 x 512 tokens a step, 128 for nine tenths of the steps.
-# NumPy's library gains a fifth from a second thread at these small matrices when the machine is idle, and
-# loses far more by waiting when it is busy.
-# Measured: `tiny` and `2-128-4`. `mini`, `small` and `medium` are the same idea carried over, not measured.
+# A short run is a race to leave the unigram plateau, and it stays there until it has learnt where to look:
+# with uniform attention, a neighbour is one of many. In sequences of 8 to 10 tokens that takes 0.4M tokens of
+# text, in those of 16 three times as many, and in those of 32 it had not happened after 1M. So the quick
+# recipes begin with very short sequences and without pairs, with a high rate, few tokens a step (many
+# updates), no dropout (each text is seen a few times at most), and the log-unigram as output bias, which
+# saves the first hundred steps.
+# `base` and larger are the paper's: 256 x 512 tokens a step, at length 128 for nine tenths of the steps.
+# With these small matrices, NumPy's matrix library gains a fifth from a second thread on an idle machine, and
+# loses far more by waiting on a busy one.
+# Measured: `tiny` and `2-128-4`. `mini`, `small` and `medium` extend the same idea, and were not measured.
 #                         rate  lengths          batch accumulate warm-up dropout paper threads
 RECIPES = {
     "tiny":    SizeRecipe(2e-3, None,               32,   1,    0.10,   0.0,  False, 1),
@@ -47,19 +48,19 @@ RECIPES = {
     "large":   SizeRecipe(1e-4, "128:0.9,512:0.1", 256, 128,    0.01,   0.1,  True,  None),
 }  # fmt: skip
 
-TRAINED_AS = {"12-1024-16": "base"}  # in Table 6 of the paper, though it is as wide as large
+TRAINED_AS = {"12-1024-16": "base"}  # a row of the paper's Table 6, though it is as wide as large
 
-# Of a run that begins with trained weights, whatever their size: the rate that the README of Google's code
-# advises for more pre-training of a released BERT, which higher ones make forget what it knows.
+# For a run that begins with trained weights, whatever their size. The README of Google's code advises this
+# rate for further pre-training of a released BERT; higher ones make it forget what it knows.
 FURTHER = SizeRecipe(2e-5, "128", 32, 1, 0.10, 0.1, False, None)
-NEW_HEAD_RATE = 3e-4  # instead, where these weights have no masked-LM head: at 2e-5 a new one learns little
+NEW_HEAD_RATE = 3e-4  # used instead if the weights have no masked-LM head: at 2e-5 a new one learns little
 
 
 def recipe_for(size: str) -> SizeRecipe:
     """Return the recipe of a size: its own, or that of the named size whose width is nearest.
 
-    Of equal widths the nearest depth counts; near is what has a ratio near 1. Rates and dropout go with the
-    width of a BERT more than with its depth. The other rows of the paper's Table 6 are trained as base.
+    Among equal widths the nearest depth decides; nearness is measured by ratios. Rates and dropout depend on
+    the width of a BERT more than on its depth. The other rows of the paper's Table 6 are trained as base.
 
     Parameters
     ----------
@@ -70,9 +71,9 @@ def recipe_for(size: str) -> SizeRecipe:
     -------
     SizeRecipe
     """
-    known = TRAINED_AS.get(size, size)
-    if known in RECIPES:
-        return RECIPES[known]
+    name = TRAINED_AS.get(size, size)
+    if name in RECIPES:
+        return RECIPES[name]
     config = BertConfig.from_size(size)
 
     def distance(name: str) -> tuple[float, float]:
@@ -83,14 +84,14 @@ def recipe_for(size: str) -> SizeRecipe:
 
 
 class Schedule(NamedTuple):
-    """Lengths of sequences with their shares of the steps, for a run of at least so many tokens."""
+    """Lengths of sequences with their shares of the steps, for a run of at least `tokens` tokens."""
 
     tokens: float
     lengths: str
 
 
-# Where each row begins was measured (in the log: "lengths that the tokens pay for", "new positions"): with
-# fewer tokens the second does not leave the plateau, the third learns less than the second, and the fourth
+# The least tokens of each row were measured (in the log: "lengths that the tokens pay for", "new positions").
+# With fewer, the second row does not leave the plateau, the third learns less than the second, and the fourth
 # less at 128 than the third at 64. The tokens of a step grow with the length, which suits longer runs, too.
 SCHEDULES = (
     Schedule(0, "10:0.25,16:0.2,32:0.55"),
@@ -103,12 +104,12 @@ SCHEDULES = (
 def schedule_for(tokens: Callable[[int], float], positions: int) -> str:
     """Return the lengths of `SCHEDULES` that the tokens of a run pay for.
 
-    A schedule that is longer than the model's `positions` does not count, unless all are.
+    A schedule that is longer than the model's `positions` is passed over, unless all are longer.
 
     Parameters
     ----------
     tokens : callable
-        From the longest length of a schedule to the tokens of the whole run.
+        Function from the longest length of a schedule to the tokens of the whole run.
     positions : int
         The longest sequence that the model reads.
 
@@ -142,10 +143,10 @@ class Stage(NamedTuple):
 class Timetable:
     """How far along its schedule a run is at each of its steps.
 
-    Rates and lengths are laid out over a number of planned steps. Where the clock shows that there is time
-    for more of them, or for fewer, the rest of the schedule is stretched or shortened, and ends with the run.
-    The knots are (step, planned step), both ascending from (0, 0) to the end of the run and of the schedule,
-    with straight lines between them.
+    Rates and lengths are laid out over a number of planned steps. If the clock shows that there is time for
+    more of them, or for fewer, the rest of the schedule is stretched or shortened, and ends with the run. The
+    knots are pairs (step, planned step), both ascending from (0, 0) to the end of the run and of the
+    schedule, with straight lines between them.
 
     Examples
     --------
@@ -163,13 +164,13 @@ class Timetable:
         Parameters
         ----------
         total : int
-            Steps.
+            Number of steps.
         """
         return cls(((0, 0), (total, total)))
 
     @property
     def total(self) -> int:
-        """Return the last step."""
+        """Return the number of steps of the run."""
         return int(self.knots[-1][0])
 
     @property
@@ -178,36 +179,36 @@ class Timetable:
         return int(self.knots[-1][1])
 
     def planned(self, step: int) -> float:
-        """Return the place of a step on the schedule.
+        """Return the position on the schedule that a step of the run has.
 
         Parameters
         ----------
         step : int
-            Number of the run.
+            A step of the run.
 
         Returns
         -------
         float
-            In planned steps.
+            Position in planned steps.
         """
-        steps, places = zip(*self.knots, strict=True)
-        return float(np.interp(step, steps, places))
+        steps, positions = zip(*self.knots, strict=True)
+        return float(np.interp(step, steps, positions))
 
-    def step_at(self, planned: float) -> int:
-        """Return the step at a place of the schedule.
+    def step_at(self, position: float) -> int:
+        """Return the step of the run at a position on the schedule; the inverse of `planned`.
 
         Parameters
         ----------
-        planned : float
-            The place, in planned steps.
+        position : float
+            Position in planned steps.
 
         Returns
         -------
         int
-            Rounded.
+            The nearest step.
         """
-        steps, places = zip(*self.knots, strict=True)
-        return round(float(np.interp(planned, places, steps)))
+        steps, positions = zip(*self.knots, strict=True)
+        return round(float(np.interp(position, positions, steps)))
 
     def rescheduled(self, end: int, from_step: int) -> "Timetable":
         """Return a timetable that is the same up to step `from_step` and then ends at step `end`.
@@ -217,7 +218,7 @@ class Timetable:
         end : int
             The new end of the run.
         from_step : int
-            Up to this step nothing changes.
+            The step up to which nothing changes.
 
         Returns
         -------
@@ -235,7 +236,7 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     Parameters
     ----------
     text : str
-        Such as "128", or "128:0.9,512:0.1".
+        For example "128" or "128:0.9,512:0.1".
 
     Returns
     -------
@@ -245,7 +246,7 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     Raises
     ------
     InputError
-        When it is not such a text, has a length below 5 or too many of them, or the shares do not sum to 1.
+        When the text has another form, a length below 5 or too many lengths, or the shares do not sum to 1.
 
     Examples
     --------

@@ -9,6 +9,7 @@ what Hugging Face reads besides (`config.json`, `model.safetensors`, `tokenizer_
 """
 
 import dataclasses
+import math
 import shlex
 import shutil
 import time
@@ -21,10 +22,12 @@ from typing import Any
 
 from minibert import engines
 from minibert.ask.inference import Bert
-from minibert.base.errors import InputError, RunError
+from minibert.base.errors import InputError, RunError, warn
 from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_inside, sole_writer
 from minibert.base.machine import cores
 from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from minibert.base.options import other_command
+from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
@@ -34,7 +37,6 @@ from minibert.hub.checkpoint import checkpoints, latest
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters
 from minibert.pretraining.budget import (
-    Tell,
     corrected,
     next_correction,
     plan_steps,
@@ -49,14 +51,15 @@ from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
 from minibert.training.loop import Batches, Loop, State, train
-from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
+from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
-REPEATED = 0.001  # a share of repeated lines worth telling
-N_EXAMPLES = 3  # of gaps in held-out sentences
-WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
-MADE_FIRST = (TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, "shards", TEXTS)  # before the first step
+DIVERGED = 2.0  # times the loss of guessing at random
+REPEATED = 0.001  # the headline mentions repeated lines from this share on
+N_EXAMPLES = 3  # gaps in held-out sentences that the report shows
+WORTH_TELLING = 0.1  # the report mentions a change of the number of steps beyond this share of them
+MADE_FIRST = (TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, "shards", TEXTS)  # made before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 
 
@@ -74,38 +77,37 @@ def pretrain(
     texts: Sequence[str] | None = None,
     go_on: str | None = None,
 ) -> dict[str, Any]:
-    """Pre-train a BERT, leave the run folder `out` behind, and return what its `report.json` holds.
+    """Pre-train a BERT into the run folder `out`, and return the contents of its `report.json`.
 
     Parameters
     ----------
     options : PretrainOptions
-        What to do; what is `None` in them follows the recipe of the size.
+        Options of the run; those that are None follow the recipe of the size.
     out : str or Path
-        The run folder. With `resume` it has to hold the run, otherwise no other run may be in it.
+        The run folder. With `resume` it must hold the run, otherwise no other run may be in it.
     resume : bool, default False
-        Go on from the last checkpoint of the folder, exactly. The options have to agree with those stored
-        there, except for the length of the run.
+        Continue exactly from the last checkpoint of the folder. The options must equal those stored there,
+        except for the length of the run.
     show : bool, default True
-        Tell the person watching how it goes, on the error stream.
+        Log progress, and show progress bars on the error stream.
     began : float, optional
-        `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
+        `time.monotonic()` when `minutes` begin to count, such as at the start of the command; by default now.
     trace : bool, default False
-        Print on the error stream, when training ends or is stopped, where its time went; `trace.json` in the
-        run folder has the same, `trace-events.json` the calls of the first steps for a viewer of traces.
+        Print on the error stream, when training ends or is stopped, where its time went. `trace.json` in the
+        run folder has the same, `trace-events.json` the calls of the first steps for a trace viewer.
     ops : Ops, optional
-        A custom engine, in place of the one that the options name; it computes in their `dtype`.
+        A custom engine instead of the one that the options name; it computes in their `dtype`.
     on_log : callable, optional
-        Called with the number of a step and what is recorded of it, by names such as "train/loss".
+        Called with the number of a step and its records, by names such as "train/loss".
     texts : sequence of str, optional
-        Documents in memory, for which `preparation.name_of_texts` stands as the `corpus` of the options.
+        Documents in memory; their `preparation.name_of_texts` is the `corpus` of the options.
     go_on : str, optional
-        The command that goes on with a run that Ctrl-C stops, for whoever watches it; without it nothing is
-        said.
+        The command that resumes the run, which is shown if Ctrl-C stops it; by default nothing is shown.
 
     Returns
     -------
     dict
-        The report, which `report_text` makes readable; empty in every process but the main one.
+        The report, which `report_text` formats; empty in every process except the main one.
 
     Raises
     ------
@@ -116,7 +118,7 @@ def pretrain(
     KeyboardInterrupt
         After Ctrl-C: what was finished is kept, and `resume` goes on from there.
     """
-    run = Path(out)
+    run = path_of(out, "out")
     began = time.monotonic() if began is None else began
     options = _completed(options, run, resume)
     ops, engine = engines.choose_for(options, ops)
@@ -128,7 +130,7 @@ def pretrain(
         raise InputError(message, trace=True)
     fresh = not run.exists()
     show = show and runtime.is_main_process
-    tell = say if show else lambda text: None
+    info = info_if(show)
     with ExitStack() as resources:
         if runtime.is_main_process:
             resources.enter_context(sole_writer(run))
@@ -138,36 +140,37 @@ def pretrain(
         threads = options.threads or options.recipe.threads
         resources.enter_context(engines.limited_threads(threads, ops))
         try:
-            if not runtime.is_main_process:  # the others take the text that the first has prepared
+            if not runtime.is_main_process:  # it waits for the text that the main one prepares
                 runtime.barrier("text")
             task = _prepared(options, run, show, resume, ops)
             if runtime.is_main_process:
                 runtime.barrier("text")
-            tell(f"Engine {engine}.")
-            task, state, page = _train(task, run, resume, show, tell, began, trace, on_log, engine)
-            report = _finish(task, state, run, show, tell, began, page) if page else {}
+            info(f"Engine {engine}.")
+            task, state, page = _train(task, run, resume, show, info, began, trace, on_log, engine)
+            report = _finish(task, state, run, show, info, began, page) if page else {}
             runtime.barrier("end")
             return report
         except KeyboardInterrupt:
             if go_on:
-                tell(f"What was finished is kept; go on with: {go_on}")
+                info(f"What was finished is kept; go on with: {go_on}")
             raise
         except RunError:
             raise
-        except Exception:  # what was given can't be used, which may show late
+        except Exception:  # the input can't be used; that may become clear late
             if runtime.is_main_process and fresh and not checkpoints(run / "checkpoints"):
-                _remove(run.iterdir())  # nothing was trained: leave nothing behind, nor the empty folder
+                _remove(run.iterdir())  # nothing was trained, so leave nothing behind
             raise
 
 
 def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOptions:
     """Fill in what the stored run, the recipe and the machine decide, before any text is read."""
     stored = run / "training.json"
-    if resume and stored.exists():  # its absence is complained of once the folder is claimed
+    if resume and stored.exists():  # `_claim_folder` raises the error if it does not exist
         options = options.decided_as(PretrainOptions.load(stored))
     options = engines.resolve_auto(options.resolved())
-    if not resume:  # earlier versions raised the number
+    if not resume:  # earlier versions raised a max_positions that was too small; their runs still resume
         options.check_positions()
+        options.check_masking()
         require_segments(options)
     return options
 
@@ -179,10 +182,10 @@ def _prepared(
     resume: bool,
     ops: Ops,
 ) -> Pretraining:
-    """Prepare the text of a run, and settle whether next sentences are learnt from it."""
+    """Prepare the text of a run, and decide whether next sentences are learnt from it."""
     has_begun = resume and bool(checkpoints(run / "checkpoints"))
     text = prepare_text(options, run, show, keeps_pairs=has_begun)
-    if options.pairs and not text.next_sentence:  # a decision that the run keeps to
+    if options.pairs and not text.next_sentence:  # the decision is stored, and a resumed run keeps it
         options = dataclasses.replace(options, next_sentence=False)
         if runtime_of(ops).is_main_process:
             options.save(run / "training.json")
@@ -190,7 +193,7 @@ def _prepared(
 
 
 def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
-    """Check that the folder is the run's to write into, and leave the options of a new run there."""
+    """Check that the run may write into the folder, and store the options of a new run there."""
     require_inside(run)
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
@@ -199,7 +202,10 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
             raise InputError(f"'{run}' holds a model but no checkpoint to resume from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
-    if checkpoints(run / "checkpoints") or (run / WEIGHTS_FILE).exists():
+    stored = run / "training.json"
+    if command := other_command(stored):
+        raise InputError(f"'{run}' holds a run of minibert {command}; choose another `out`.")
+    if checkpoints(run / "checkpoints") or (stored.exists() and (run / WEIGHTS_FILE).exists()):
         raise InputError(f"'{run}' already holds a run; resume it with resume=True, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
@@ -208,7 +214,7 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
         except InputError as error:
             what = f"{', '.join(present)} of something that is not a run"
             raise InputError(f"'{run}' holds {what}; choose another `out`.") from error
-    # A run that never got to its first step left them, perhaps of another corpus.
+    # Left by a run that never got to its first step, and perhaps made from another corpus.
     _remove(run / name for name in MADE_FIRST if (run / name).exists())
     remove_leftovers(run)
     options.save(run / "training.json")
@@ -224,7 +230,7 @@ def _train(
     run: Path,
     resume: bool,
     show: bool,
-    tell: Tell,
+    info: LogMessage,
     began: float,
     trace: bool,
     on_log: OnLog | None,
@@ -232,26 +238,28 @@ def _train(
 ) -> tuple[Pretraining, State, RunPage | None]:
     folder = run / "checkpoints"
     page = None
-    for length, _ in task.options.lengths:  # whatever a later stage, or an evaluation, would complain of
+    for length, _ in task.options.lengths:  # raises now any error that a later stage would raise
         task.text.training(task.options, length)
         task.held_out(length)
-    checkpoint = latest(folder, task.config, say, numbers=4) if resume else None  # every process warns
+    checkpoint = None
+    if resume:
+        checkpoint = latest(folder, task.config, logger.warning, numbers=4)  # every process warns
     state = task.start(checkpoint)
     if checkpoint:
-        tell(f"Going on from step {state.step:,}.")
+        info(f"Going on from step {state.step:,}.")
     runtime = runtime_of(task.ops)
     runtime.barrier("checkpoint")
-    resolved = resolve_auto(task, state, began, tell)
+    resolved = resolve_auto(task, state, began, info)
     if runtime.is_main_process and resolved.options != task.options:  # before the first checkpoint
         resolved.options.save(run / "training.json")
     task = resolved
-    timetable = plan_steps(task, state, folder, began, tell)
+    timetable = plan_steps(task, state, folder, began, info)
     if runtime.is_main_process:
-        task.options.save(run / "training.json")  # with a new length, now that it is known to do
-    tell(_headline(task, state, timetable))
+        task.options.save(run / "training.json")  # with a new length of the run, which was checked just now
+    info(_headline(task, state, timetable))
     if state.step == timetable.total:
-        tell("All of these steps are done; to go on, give more steps or minutes.")
-    peak = _peak(task, tell)
+        info("All of these steps are done; to go on, give more steps or minutes.")
+    peak = _peak(task, info)
     with ExitStack() as contexts:
         log: Log = NoLog()
         if runtime.is_main_process:
@@ -272,22 +280,22 @@ def _untraced(evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _PlannedRun:
-    """A run with its plan, which gives the loop its batches, and may be corrected on the way.
+    """A run with its plan: it gives the loop its batches, and corrects the plan during the run.
 
     Parameters
     ----------
     task : Pretraining
-        What is trained.
+        Task of the run.
     state : State
-        Where the run stands.
+        State of the run.
     timetable : Timetable
         The plan.
     run : Path
         The run folder.
     traced : callable
-        Wraps the evaluation, so that a trace counts it as one.
+        Wraps the evaluation, so that a trace counts it as one operation.
     log : Log
-        Hears of a new end of the run.
+        Told when the end of the run changes.
     """
 
     def __init__(
@@ -304,10 +312,10 @@ class _PlannedRun:
         self._run = run
         self._traced = traced
         self._log = log
-        self._paced_from = state.step, state.seconds  # from where on the pace of the steps is taken
+        self._paced_from = state.step, state.seconds  # where the measurement of the pace begins
 
     def ahead(self, state: State) -> tuple[Batches, Loop]:
-        """Return the batches from the position of a run on, and the loop for them."""
+        """Return the batches from the current position on, and the loop for them."""
         task, timetable = self._task, self._timetable
         options = task.options
         config = state.params.config
@@ -341,9 +349,9 @@ class _PlannedRun:
         return self.ahead(state)
 
     def _save_model(self, state: State) -> None:
-        """Write the model beside a new checkpoint, and check that the token shards still exist."""
+        """Write the model along with a new checkpoint, and check that the token shards still exist."""
         task = self._task
-        assert isinstance(state.params, Parameters)  # not those of a tagger
+        assert isinstance(state.params, Parameters)  # and not those of an LSTM tagger
         save_hf(self._run, task.config_after(state, self._timetable), state.params)
         for folder in (self._run / "shards", task.text.shards.folder):
             if not folder.exists():
@@ -352,15 +360,15 @@ class _PlannedRun:
                 raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
 
-def _peak(task: Pretraining, tell: Tell) -> float | None:
-    """Return the machine's peak for the run's precision, by as many threads as compute."""
+def _peak(task: Pretraining, info: LogMessage) -> float | None:
+    """Return the machine's peak for the run's precision, with as many threads as compute."""
     options = task.options
     threads = options.threads
     if not threads and task.ops.name == "numpy":
         threads = options.recipe.threads
     peak = engines.peak(threads or cores(), options.dtype, ops=task.ops)
     if peak:
-        tell(f"This machine's peak is {peak:,.0f} GFLOP/s ({options.dtype}).")
+        info(f"This machine's peak is {peak:,.0f} GFLOP/s ({options.dtype}).")
     return peak
 
 
@@ -380,12 +388,13 @@ def _traced(
         steps = state.step - first
         if steps:
             title = f"Where the {trace.seconds:,.1f} s of {counted(steps, 'step')} went"
-            say(f"{title}:\n{trace.table(peak)}\n{TRACE_NOTE}")
+            logger.info(f"{title}:\n{trace.table(peak)}\n{TRACE_NOTE}")
             trace.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
             events = run / "trace-events.json"
             trace.save_events(events)
             shown = counted(trace.steps_shown, "step")
-            say(f"{events} has the first {shown} call by call, for ui.perfetto.dev or chrome://tracing.")
+            viewers = "ui.perfetto.dev or chrome://tracing"
+            logger.info(f"{events} has the first {shown} call by call, for {viewers}.")
 
 
 def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
@@ -410,7 +419,7 @@ def _finish(
     state: State,
     run: Path,
     show: bool,
-    tell: Tell,
+    info: LogMessage,
     began: float,
     page: RunPage,
 ) -> dict[str, Any]:
@@ -422,9 +431,10 @@ def _finish(
     held_out = None
     with page.stopped_by_errors():
         if options.evaluations:
-            tell("Measuring the held-out loss.")
+            info("Measuring the held-out loss.")
             held_out = _measured(task, state, timetable, show)
             held_out["text_unigram"] = page.text_unigram
+            _warn_of_divergence(held_out["loss"], config.vocab_size)
         model = Bert(config, params, task.ops, task.text.tokenizer)
         examples = _examples(task, model)
     report = {
@@ -451,6 +461,14 @@ def _finish(
     return report
 
 
+def _warn_of_divergence(loss: float, n_pieces: int) -> None:
+    """Warn of a loss far above that of a model that finds all pieces equally likely."""
+    chance = math.log(n_pieces)
+    if loss > DIVERGED * chance:
+        what = f"The held-out loss of {loss:,.1f} nats is far above the {chance:.1f} of guessing at random"
+        warn(f"{what}: the run has diverged; start it again with a lower `learning_rate`.")
+
+
 def _measured(
     task: Pretraining,
     state: State,
@@ -467,7 +485,7 @@ def _measured(
 
 
 def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
-    """Predict gaps in held-out sentences, with what stood there, and in lines from the books."""
+    """Predict gaps in held-out sentences, with the right words, and in lines from the books."""
     if task.options.left_to_right:
         return []
     gaps: list[tuple[str, str | None]] = []
@@ -482,7 +500,7 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """Format a report as a person reads it.
+    """Format a report for people.
 
     Parameters
     ----------
@@ -522,12 +540,12 @@ def report_text(report: Mapping[str, Any]) -> str:
 
 
 def metrics_text(metrics: dict[str, Any]) -> str:
-    """Format the metrics of held-out text as a person reads them.
+    """Format the metrics of held-out text for people.
 
     Parameters
     ----------
     metrics : dict
-        `HeldOut.to_dict()` and "shuffled_loss", which is None left to right.
+        `HeldOut.to_dict()` and "shuffled_loss", which is None for a left-to-right model.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-"""The masked-LM loss of whole words in nats per byte, which compares models of different vocabularies.
+"""Measure the masked-LM loss of whole words in nats per byte, to compare models with different vocabularies.
 
-The loss at a [MASK] is that of one piece, and a vocabulary of longer pieces has more to guess there. Here all
-pieces of a word are [MASK], and it is the same words whatever the vocabulary: text is cut into windows of
-WINDOW words, in each of which 15% are drawn; the negative log-likelihoods of their pieces are added up and
-divided by their bytes. How many [MASK]s a word has still tells of how many pieces it is.
+The usual loss at a [MASK] is that of one piece, and longer pieces are harder to guess. Here all pieces of a
+word are [MASK], and the words are the same whatever the vocabulary: text is cut into windows of WINDOW words,
+15% of which are drawn; the negative log-likelihoods of their pieces are added up and divided by their bytes.
+The number of [MASK]s still reveals how many pieces a word has.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from minibert.pretraining.preparation import HELD_OUT_SEED, Text
 from minibert.tokenizer import Tokenizer
 
 WINDOW = 32  # words of a document that are read together
-SHARE = 0.15  # of them are guessed
-WORDS = 10_000  # to guess; fewer where the text has not so many
+SHARE = 0.15  # of the words in a window are guessed
+WORDS = 10_000  # to guess; a short text has fewer
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class WordLoss:
     """How well the words of a text are guessed."""
 
     nats_per_byte: float
-    words: int  # that were guessed
-    bytes: int  # of them, as the tokenizer normalises words, in UTF-8
-    pieces: int
+    words: int  # number of words guessed
+    bytes: int  # their bytes in UTF-8, after the tokenizer's normalisation
+    pieces: int  # their pieces
 
 
 def score_words(
@@ -43,8 +43,8 @@ def score_words(
 ) -> WordLoss:
     """Measure the loss of whole words on the held-out documents of a text, in nats per byte.
 
-    Words that are [UNK] are read and not guessed; a window that is too long for the model loses its end. The
-    draws depend on the numbers of words alone, so two vocabularies for the same words are asked the same.
+    Words that are [UNK] are read but not guessed; a window that is too long for the model loses its end. The
+    draws depend only on how many words there are, so two vocabularies are tested on the same words.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ def score_words(
     config : BertConfig
         The shape of the model.
     params : dict
-        Its parameters, as a tree.
+        Parameters of the model, as a tree.
     text : Text
-        With the model's tokenizer.
+        The text, cut by the model's tokenizer.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def score_words(
 
 
 def _batches(text: Text, positions: int, guessed: list[int]) -> Iterator[Batch]:
-    """Yield windows with [MASK] for words, and note these, until there are enough."""
+    """Yield windows with [MASK] for words until there are enough; add the bytes of the words to `guessed`."""
     waiting: list[Sequence] = []
     n_targets = 0
     for tokens, borders, draws in _windows(text):
@@ -101,14 +101,14 @@ def _batches(text: Text, positions: int, guessed: list[int]) -> Iterator[Batch]:
 
 # -> tokens (n,) of a document, borders (w+1,) of words in them
 def _windows(text: Text) -> Iterator[tuple[np.ndarray, np.ndarray, np.random.Generator]]:
-    """Yield the windows of a text, the documents in an order of their own, with what draws from each."""
+    """Yield the windows of a text, its documents in random order, each with its own source of draws."""
     order = np.random.default_rng(HELD_OUT_SEED).permutation(text.held_out_ids)
-    for number in order.tolist():
-        tokens, _ = text.shards.document(number)
+    for document in order.tolist():
+        tokens, _ = text.shards.document(document)
         begins = np.flatnonzero(~text.tokenizer.continuation[tokens])
         borders = np.append(begins, len(tokens))
         for first in range(0, len(begins), WINDOW):
-            draws = np.random.default_rng([HELD_OUT_SEED, number, first])
+            draws = np.random.default_rng([HELD_OUT_SEED, document, first])
             yield tokens, borders[first : first + WINDOW + 1], draws
 
 
@@ -121,7 +121,7 @@ def _masked(
     room: int,
     guessed: list[int],
 ) -> Sequence:
-    """Return [CLS] words [SEP] with the drawn words as [MASK]; what is beyond the room is left out."""
+    """Return [CLS] words [SEP] with the drawn words as [MASK]; words beyond the room are left out."""
     begin = borders[0]
     end = borders[borders - begin <= room][-1]
     ids = np.array([tokenizer.cls_id, *tokens[begin:end], tokenizer.sep_id], np.int32)

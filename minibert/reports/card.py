@@ -19,7 +19,7 @@ from minibert.tasks.stored import OPTIONS_FILE
 
 CARD = "README.md"
 PRETRAINED = "training.json"
-# What Hugging Face calls what the heads are for, what asks such a model, and with which texts.
+# Kind of head -> Hugging Face's name of its task, the command that queries such a model, and texts to ask it.
 PURPOSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "pretraining": ("fill-mask", "fill-mask", ("The [MASK] is here.",)),
     "classify": ("text-classification", "classify", ("a text",)),
@@ -35,13 +35,13 @@ NO_VOCABULARY = (
     "Its vocabulary is not in the folder, and nothing can be asked without it: put the `vocab.txt` that it "
     "was trained with beside the weights, with its `tokenizer_config.json`."
 )
-RENEWED = ("pipeline_tag", "library_name")  # fields above a card that go by how the model is used
-METRICS = "model-index: "  # as the line of the measured metrics begins
+RENEWED = ("pipeline_tag", "library_name")  # fields above a card that depend on how the model is used
+METRICS = "model-index: "  # beginning of the line with the measured metrics
 _HEADING = re.compile(r"^# .*$", re.MULTILINE)
-_ABOUT = re.compile(r"^A BERT of \d.*$", re.MULTILINE)  # the sentence below it
+_ABOUT = re.compile(r"^A BERT of \d.*$", re.MULTILINE)  # the sentence below the heading
 _USE = re.compile(r"^## Use\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 PIPELINES = ("fill-mask", "text-classification", "token-classification", "feature-extraction")
-LIMITS = (  # of all
+LIMITS = (  # limits of every model
     "It repeats what is wrong, old or unfair in the text that it and the model before it learnt from; nobody "
     "has looked for that.",
     "It has no licence of its own: whoever publishes it chooses one that the text and the model before it "
@@ -54,23 +54,23 @@ LENGTH = {"steps": int, "tokens": int, "training_seconds": float}
 
 @dataclass(frozen=True)
 class Exported:
-    """The facts of an exported model."""
+    """What a card has to know about an exported model."""
 
-    name: str  # of its folder
+    name: str  # name of its folder
     config: BertConfig
-    parameters: int  # how many numbers
-    head: str  # its kind, or "none"
+    parameters: int  # number of parameters
+    head: str  # kind of its head, or "none"
     labels: tuple[str, ...] = ()
-    for_transformers: bool = True  # which loads the format
-    is_step: bool = False  # on the way of its run, whose report is not about it
-    pool: str | None = None  # by which sentence-transformers makes vectors, if it does
-    pair: bool = False  # it reads pairs of texts
-    vocabulary: bool = True  # whether it lies beside the weights
-    choices: str = ""  # the task that a model of endings is asked for, where no file says it
+    for_transformers: bool = True  # whether Hugging Face's transformers loads the format
+    is_step: bool = False  # whether it is an intermediate checkpoint, to which the run's report doesn't apply
+    pool: str | None = None  # how sentence-transformers pools its vectors, if it can load the model
+    pair: bool = False  # whether it reads pairs of texts
+    vocabulary: bool = True  # whether its vocabulary is in the folder
+    choices: str = ""  # for a model that chooses among endings: its task, if no file in the folder says it
 
 
 def is_minibert_card(card: str) -> bool:
-    """Return whether a card is one of minibert's, which the next export renews.
+    """Return whether minibert wrote a card, so that the next export may renew it.
 
     Parameters
     ----------
@@ -80,24 +80,25 @@ def is_minibert_card(card: str) -> bool:
     Returns
     -------
     bool
-        By the tags above the card; of one that was cut off among its fields, False.
+        Decided by the tags above the card; False if the text ends within these fields.
     """
     return re.match(r'---\ntags: \["bert", "minibert"\]\n(.*\n)*?---\n', card) is not None
 
 
 def renewed(before: str, card: str) -> str:
-    """Return a card of minibert's with new instructions for use, and all else as it is.
+    """Renew the instructions for use in one of minibert's cards, and leave everything else as it is.
 
     Parameters
     ----------
     before : str
-        The card, which `is_minibert_card`; its author may have added to it.
+        The old card, for which `is_minibert_card` is true; its author may have added to it.
     card : str
-        The new one, of `model_card`, for a folder of another name or format.
+        A new card from `model_card`, for a folder of another name or format.
 
     Returns
     -------
     str
+        The old card with name, description and instructions of the new one.
     """
     _, old_fields, old_text = before.split("---\n", 2)
     _, new_fields, new_text = card.split("---\n", 2)
@@ -122,29 +123,29 @@ def renewed(before: str, card: str) -> str:
 
 
 def _named(line: str, name: str) -> str:
-    """Return a line above a card, with another name of the model in its metrics."""
+    """Rename the model in a line above a card, if it is the line of metrics."""
     if not line.startswith(METRICS):
         return line
     with suppress(ValueError):
         models = parse_json(line.removeprefix(METRICS))
-        if fits(models, list[dict[str, Any]]):  # else somebody has written another one
+        if fits(models, list[dict[str, Any]]):  # otherwise somebody has replaced it: leave it alone
             renamed = [model | {"name": name} for model in models]
             return METRICS + json.dumps(renamed, ensure_ascii=False)
     return line
 
 
 def model_card(run: Path, model: Exported) -> str:
-    """Write the card of a model from its run: what it was trained on, for how long, how well, and its limits.
+    """Write the card of a model: what it was trained on, for how long, how well it does, and its limits.
 
-    The card has only the last part of paths, and quotes no text of the user's. If the folder is not a run, or
-    an unfinished one, the card says what is known from the model alone.
+    Of paths, the card shows only the last part, and it quotes none of the user's texts. If the folder is not
+    that of a finished run, the card says what is known from the model alone.
 
     Parameters
     ----------
     run : Path
-        Folder of the model.
+        Folder of the model, which may be that of the run that trained it.
     model : Exported
-        The facts of an exported model.
+        What is known from the model itself.
 
     Returns
     -------
@@ -209,10 +210,10 @@ def _use(name: str, head: str, model: Exported) -> list[str]:
     if not model.vocabulary:
         return [NO_VOCABULARY]
     task, command, texts = PURPOSES[head]
-    given = f'"{texts[0]}"' if texts else ""
+    argument = f'"{texts[0]}"' if texts else ""
     if model.pair and command == "classify":
         texts += ("another text",)
-        given = f'{{"text": "{texts[0]}", "text_pair": "{texts[1]}"}}'
+        argument = f'{{"text": "{texts[0]}", "text_pair": "{texts[1]}"}}'
     quoted = json.dumps(name, ensure_ascii=False)
     if model.pool:
         python = [
@@ -220,16 +221,16 @@ def _use(name: str, head: str, model: Exported) -> list[str]:
             f'SentenceTransformer({quoted}).encode(["a text"])',
         ]
     elif model.for_transformers and task in PIPELINES:
-        python = ["from transformers import pipeline", f'pipeline("{task}", {quoted})({given})']
+        python = ["from transformers import pipeline", f'pipeline("{task}", {quoted})({argument})']
     else:
         python = ["from minibert import Bert", f"Bert.from_pretrained({quoted})"]
-    place = f"./{name}" if name.startswith("-") else name  # which would be taken for a flag
-    asked = f"minibert {command} --model {shlex.quote(place)}"
+    path = f"./{name}" if name.startswith("-") else name  # "-name" would be read as a flag
+    command_line = f"minibert {command} --model {shlex.quote(path)}"
     for text in texts:
-        asked += f' "{text}"'
+        command_line += f' "{text}"'
     if model.choices and head == "choice":
-        asked += f" --task {model.choices}"
-    use = ["```python", *python, "```", "", "```", asked, "```"]
+        command_line += f" --task {model.choices}"
+    use = ["```python", *python, "```", "", "```", command_line, "```"]
     if head == "choice":
         use += ["", CHOICES]
     return use
@@ -237,7 +238,7 @@ def _use(name: str, head: str, model: Exported) -> list[str]:
 
 def _pretrained(run: Path, is_step: bool) -> Parts:
     """Return the contents of the card of a pre-training; raise InputError if its files are damaged."""
-    paths = dict.fromkeys(("shards", "model", "init_from"), str | None)  # the last in version 0.1
+    paths = dict.fromkeys(("shards", "model", "init_from"), str | None)  # version 0.1 wrote `init_from`
     numbers = {"learning_rate": float, "batch_size": int, "next_sentence": bool}
     options = read_json(run / PRETRAINED, {"corpus": tuple[str, ...], **paths, **numbers})
     sources = options["corpus"]
@@ -255,15 +256,15 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
     held_out = report.get("held_out", {})
     length = report["trained_length"]
     if held_out is None:  # nothing was measured
-        to_right = report.get("left_to_right", False)
+        left_to_right = report.get("left_to_right", False)
     else:
         if wrong := schema_error(held_out, {"targets": int, **results.HELD_OUT}):
             path = run / results.REPORT
             advice = "resume the run to write it again."
             raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {advice}")
         held_out = dict.fromkeys(results.HELD_OUT) | held_out
-        to_right = held_out["shuffled_loss"] is None
-    objective = "predict the next words" if to_right else "predict [MASK]s"
+        left_to_right = held_out["shuffled_loss"] is None
+    objective = "predict the next words" if left_to_right else "predict [MASK]s"
     if options["next_sentence"]:
         objective += "; does one span follow another"
     training.append(f"Objective: {objective}.")
@@ -311,12 +312,12 @@ def _finetuned(run: Path) -> Parts:
 
 
 def _length(report: dict[str, Any]) -> str:
-    """Say how long a training was."""
+    """Write how many steps, tokens and minutes a training took."""
     return f"{results.length_text(report)}, {report['training_seconds'] / 60:.1f} minutes"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows as a table, the first as its head."""
+    """Write rows as a Markdown table, the first of them as its header."""
     lines = []
     for row in rows:
         cells = [printable(cell).replace("|", r"\|") for cell in row]
@@ -327,11 +328,11 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _last(path: str) -> str:
-    """Return the last part of a path, all of it that others may see; "a folder" for the home folder."""
-    whole = Path(path).absolute()
-    if whole == Path.home():
+    """Return the last part of a path, which others may see; "a folder" for the user's home folder."""
+    absolute = Path(path).absolute()
+    if absolute == Path.home():
         return "a folder"
-    return _code(whole.name)
+    return _code(absolute.name)
 
 
 def _code(text: str) -> str:

@@ -1,32 +1,32 @@
-"""What predictions, evaluations and reports of runs hold, as types for editors and type checkers.
+"""Types of predictions, evaluations and reports of runs, for editors and type checkers.
 
-All of them are plain dictionaries that JSON can say. A report of an earlier version may lack some fields;
-what has to be in a stored one is checked where it is read (`results.FIELDS`, `api.runs.PRETRAINED`).
+All of them are plain dictionaries that can be written as JSON. Reports of earlier versions may lack some
+fields; the required ones are checked when a report is read (`results.FIELDS`, `api.runs.PRETRAINED`).
 """
 
 from typing import Any, NotRequired, TypedDict
 
 
 class Prediction(TypedDict, total=False):
-    """What a model says of a text or pair of texts: a class, classes or a number."""
+    """What a model predicts for a text or a pair of texts: a class, several classes or a number."""
 
-    label: str  # the likeliest class
-    labels: list[str]  # those that apply, where several may
-    probabilities: dict[str, float]  # of each class
-    value: float
+    label: str  # the most probable class
+    labels: list[str]  # the classes that apply, for a task where several may
+    probabilities: dict[str, float]  # class -> probability
+    value: float  # the number, for a task of numbers
 
 
 class TaggedWord(TypedDict):
-    """A word of a text and its tag."""
+    """A word of a text, `text[begin:end]`, and its tag."""
 
     word: str
     tag: str
-    begin: int  # its first character
-    end: int  # the one behind its last
+    begin: int  # index of its first character
+    end: int  # index after its last character
 
 
 class Entity(TypedDict):
-    """A chunk of words that is an entity, as `text[begin:end]`."""
+    """An entity of one or more words, `text[begin:end]`."""
 
     type: str
     text: str
@@ -35,65 +35,65 @@ class Entity(TypedDict):
 
 
 class TaggedText(TypedDict):
-    """What a tagger says of a text."""
+    """The tags that a model predicts for the words of a text, and the entities that they form."""
 
     text: str
     words: list[TaggedWord]
-    entities: list[Entity]  # [] where the model's tags are not those of entities
+    entities: list[Entity]  # empty if the model's tags don't mark entities
 
 
 class Span(TypedDict):
-    """A possible answer, as it stands in its paragraph; no answer is "" at no place."""
+    """A possible answer, `paragraph[begin:end]`; "" and None stand for no answer."""
 
     text: str
-    begin: int | None  # its first character
-    end: int | None  # the one behind its last
+    begin: int | None  # index of its first character
+    end: int | None  # index after its last character
     start_logit: float
     end_logit: float
-    probability: float  # among all that are listed
+    probability: float  # normalised over the listed answers
 
 
 class AnsweredQuestion(TypedDict):
-    """What a model answers, and what else it considered."""
+    """A model's answer to a question, and the others that it considered."""
 
-    text: str  # "" where it finds no answer
+    text: str  # "" if it finds no answer
     begin: int | None
     end: int | None
     probability: float
-    null_odds: NotRequired[float]  # how much better no answer is than the best one, where there may be none
-    n_best: list[Span]  # the likeliest first
+    null_odds: NotRequired[float]  # score of no answer minus that of the best answer, if there may be none
+    n_best: list[Span]  # the most probable first
 
 
 class Baseline(TypedDict):
-    """Metrics of answers that need no BERT."""
+    """Metrics of a simple baseline."""
 
-    label: NotRequired[str]  # which is the answer to everything
+    label: NotRequired[str]  # the class that a constant baseline predicts for every example
     scores: dict[str, float]
     macro_f1: float
 
 
 class Constant(TypedDict):
-    """What predicting one number for every example scores."""
+    """Metrics of predicting the same number for every example."""
 
     value: float  # the mean of the examples' numbers
     scores: dict[str, float]
-    is_beaten: bool  # by the model, as far as a bootstrap tells
+    is_beaten: bool  # whether the model is better, by a bootstrap
 
 
 class Compared(TypedDict, total=False):
-    """What metrics are to be read beside, each where the task has it."""
+    """Baselines to compare the metrics with; each is there if it applies to the task."""
 
     baselines: dict[str, dict[str, float]]
-    macro_f1: float
-    classes: dict[str, int]  # examples of each
+    macro_f1: float  # of the model
+    classes: dict[str, int]  # class -> number of examples
     majority: Baseline
     bag_of_words: Baseline
-    untuned: dict[str, float]
+    untuned: dict[str, float]  # scores with a threshold of one half
     constant: Constant
 
 
 class Truncated(TypedDict, total=False):
-    """What was cut of texts that are too long."""
+    """What was cut off texts that are too long."""
 
     truncated: dict[str, Any]
 
@@ -103,19 +103,19 @@ class Evaluation(Compared, Truncated):
 
     task: str
     title: str
-    metric: str  # the one that models of the task are chosen by
+    metric: str  # name of the main metric, by which models of the task are chosen
     scores: dict[str, float]
-    interval: list[float]  # 95% of the metric: its two ends
+    interval: list[float]  # both ends of the main metric's 95% interval
     interval_method: str
-    examples: int
+    examples: int  # number of examples
     labels: list[str]
     mistakes: list[dict[str, Any]]  # the worst first
-    split: NotRequired[str]  # of files
-    models: NotRequired[list[str]]  # which were averaged
+    split: NotRequired[str]  # of examples that were read from files
+    models: NotRequired[list[str]]  # the models whose predictions were averaged
 
 
 class FinetuneReport(Evaluation):
-    """What a run of fine-tuning reports: the metrics of its best epoch, and what it took."""
+    """The report of a fine-tuning: metrics of its best epoch, and the costs."""
 
     best_epoch: float
     best_step: int
@@ -123,9 +123,9 @@ class FinetuneReport(Evaluation):
     train_examples: int
     train_tasks: dict[str, int]
     train_classes: NotRequired[dict[str, int]]
-    fresh: NotRequired[list[str]]  # parameters that the model came without
-    feature_based: NotRequired[str]  # the layers that LSTMs read
-    width: NotRequired[int]  # of these LSTMs
+    fresh: NotRequired[list[str]]  # parameters that the model lacked, so that they were initialised
+    feature_based: NotRequired[str]  # the frozen layers that LSTMs read
+    width: NotRequired[int]  # hidden size of these LSTMs
     engine: str
     dtype: str
     cores: int
@@ -136,16 +136,16 @@ class FinetuneReport(Evaluation):
     training_seconds: float
     seconds: float
     crc32: dict[str, int]
-    runs: NotRequired[list[dict[str, Any]]]  # of a sweep
-    settings: NotRequired[list[dict[str, Any]]]
-    batch_size: NotRequired[int]  # where a sweep tries several
-    epochs: NotRequired[float]
+    runs: NotRequired[list[dict[str, Any]]]  # the runs of a sweep
+    settings: NotRequired[list[dict[str, Any]]]  # mean and s.d. of each setting of a sweep
+    batch_size: NotRequired[int]  # if a sweep varies it
+    epochs: NotRequired[float]  # if a sweep varies it
     folder: str
     page: str
 
 
 class HeldOutMetrics(TypedDict):
-    """What pre-training measures on text that was held out; losses in nats."""
+    """Metrics of a pre-trained model on held-out text; losses are in nats."""
 
     loss: float
     standard_error: float | None
@@ -165,7 +165,7 @@ class HeldOutMetrics(TypedDict):
 
 
 class FilledGap(TypedDict):
-    """Guesses for a gap in a text, the likeliest first, and what stood there, where that is known."""
+    """Guesses for a gap in a text, the most probable first, and the original word if it is known."""
 
     text: str
     answer: str | None
@@ -173,7 +173,7 @@ class FilledGap(TypedDict):
 
 
 class PretrainReport(TypedDict):
-    """What a run of pre-training reports."""
+    """The report of a pre-training."""
 
     held_out: HeldOutMetrics | None
     left_to_right: bool

@@ -1,4 +1,4 @@
-"""Fill in templates of pages, in which data is always escaped."""
+"""Fill in templates of pages; all data is escaped."""
 
 import html
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from minibert.base.terminal import counted
 
 TEMPLATES = Path(__file__).with_name("templates")
-# What no HTML may hold: control characters, halves of surrogate pairs, non-characters.
+# Not allowed in HTML: control characters, halves of surrogate pairs, non-characters.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -24,22 +24,23 @@ def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
     Parameters
     ----------
     template : str
-        Name of its file.
+        Name of the template's file.
     folder : Path
-        In which the templates are; those of this room by default.
+        Folder of the templates; by default `minibert/reports/templates`.
     **values
-        By the names that the template has for them; each of these has to be given.
+        Values of all names that the template uses.
 
     Returns
     -------
     str
+        The page.
     """
     return _environment(folder).get_template(template).render(values)
 
 
 @cache
 def _environment(folder: Path) -> Any:
-    """Return the environment of a folder's templates, which formats numbers."""
+    """Return the Jinja environment of a folder of templates."""
     import jinja2
     from markupsafe import Markup
 
@@ -57,7 +58,7 @@ def _environment(folder: Path) -> Any:
 
 
 def framed(page: str, title: str, scripts: bool = False) -> str:
-    """Put a page into a frame for a notebook's cell.
+    """Put a page into an HTML frame, to show it in a notebook.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
     title : str
         Title of the frame, for screen readers.
     scripts : bool, default False
-        Let scripts of the page run; none does otherwise.
+        Whether scripts of the page may run.
 
     Returns
     -------
@@ -81,17 +82,17 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
 
 
 def shown(value: Any) -> str:
-    """Write a value in words, without characters that HTML forbids.
+    """Write a value for people, without characters that HTML forbids.
 
     Parameters
     ----------
     value : Any
-        Numbers have thousands marked and four places or so, sequences become a list, None a dash.
+        Numbers get thousands separators and about four decimals, sequences become a list, None a dash.
 
     Returns
     -------
     str
-        Not yet escaped.
+        The text, not yet escaped.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def shown(value: Any) -> str:
 
 
 def _words(value: Any) -> str:
-    """Write a value in words, control characters and all."""
+    """Write a value for people, including its control characters."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -121,7 +122,7 @@ def _words(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """Format a number with four places, or as many digits as a very small one needs."""
+    """Format a number with four decimals; a very small one with four significant digits."""
     if not math.isfinite(value):
         return str(value)
     if value.is_integer() and abs(value) > 1:

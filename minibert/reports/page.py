@@ -1,6 +1,6 @@
-"""`report.html` of a fine-tuning, one file for any browser, without network or scripts.
+"""Write `report.html` of a fine-tuning: one file for any browser, without network or scripts.
 
-What it looks like stands in `templates/`; here is what it says.
+This module computes the contents; the layout is in `templates/`.
 """
 
 import dataclasses
@@ -23,23 +23,23 @@ from minibert.tasks.task import Mistake
 from minibert.training.runlog import METRICS, read_metrics
 
 REPORT_FILE = "report.html"
-MOST_CLASSES = 40  # a row each in the confusion matrix; rarer ones share one
-AT_ONCE = 600  # characters of a mistake that are seen without unfolding it
+MOST_CLASSES = 40  # classes with a row of their own in the confusion matrix; rarer ones share a row
+AT_ONCE = 600  # characters of a mistake that are visible without unfolding it
 
 
 @dataclass(frozen=True)
 class Facts:
     """The contents of a report; empty parts are left out."""
 
-    report: Mapping[str, Any]  # `title`, `task`, `metric`, `scores`, and what else `report_of` measures
-    model: str = ""  # what was started from
-    options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
-    labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
-    # Expected and predicted, of every example or word.
+    report: Mapping[str, Any]  # `title`, `task`, `metric`, `scores`, and other fields of `report_of`
+    model: str = ""  # the model that was fine-tuned
+    options: Mapping[str, Any] = field(default_factory=dict)  # options of the training
+    labels: Sequence[str] = ()  # the order in which to show classes
+    # Expected and predicted classes, one for each example or word.
     classes: tuple[Sequence[str], Sequence[str]] | None = None
     curve: Sequence[Mapping[str, float]] = ()  # lines of metrics.jsonl, with "loss", "dev_accuracy"
     mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
-    sweep: str = ""  # tables of the sweep whose best run it is
+    sweep: str = ""  # the tables of a sweep, if this is its best run
 
 
 def page(facts: Facts) -> str:
@@ -62,9 +62,9 @@ def page(facts: Facts) -> str:
     rows = results.metric_rows(report)
     if results.has_head(report):
         head, *rows = rows
-    cut = report.get("truncated", {}).get("warning", "")
-    learnt = " ".join([*results.trained_together(report), cut]).strip()
-    notes = [learnt, *results.remarks(report)]
+    truncation = report.get("truncated", {}).get("warning", "")
+    about_examples = " ".join([*results.trained_together(report), truncation]).strip()
+    notes = [about_examples, *results.remarks(report)]
     return rendered(
         "report.html.j2",
         title=report["title"],
@@ -85,7 +85,7 @@ def page(facts: Facts) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time in the unit that suits it.
+    """Write a duration in a suitable unit.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def duration(seconds: float) -> str:
 
 
 def option_rows(options: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the names of options with their values as they were given.
+    """Return the names of options with their values as the user wrote them.
 
     Parameters
     ----------
@@ -113,13 +113,13 @@ def option_rows(options: Mapping[str, Any]) -> list[tuple[str, Any]]:
     Returns
     -------
     list of (str, Any)
-        Numbers as text: 0.1 and not 0.1000.
+        Names and values; numbers are text, such as "0.1" rather than "0.1000".
     """
     return [(name, _short(value)) for name, value in options.items()]
 
 
 def _short(value: Any) -> Any:
-    """Write an option as it was given: 0.1 and not 0.1000, 12345 and not 12,345, text=review."""
+    """Write an option as the user wrote it: 0.1, not 0.1000; 12345, not 12,345; text=review."""
     if isinstance(value, tuple):
         parts = []
         for part in value:
@@ -136,7 +136,7 @@ def _short(value: Any) -> Any:
 
 
 def _curves(facts: Facts) -> list[dict[str, Any] | None]:
-    """Draw the loss and the metric, one above the other over the same steps."""
+    """Plot the loss above the metric, over the same steps."""
     report = facts.report
     name = report["metric"]
     number = partial(metric_number, name)
@@ -169,12 +169,12 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:
-    """Tabulate how often each class was predicted for each, with precision, recall and F1."""
+    """Tabulate the confusion matrix, and precision, recall and F1 of each class; None without classes."""
     if facts.classes is None or not len(facts.classes[0]):
         return None
-    learnt = facts.report.get("train_classes", {})
-    names, counts = _counted(*facts.classes, facts.labels, learnt)
-    each = [_of_class(name, i, counts, learnt) for i, name in enumerate(names)]
+    trained = facts.report.get("train_classes", {})
+    names, counts = _counted(*facts.classes, facts.labels, trained)
+    each = [_class_row(name, i, counts, trained) for i, name in enumerate(names)]
     names, counts = _most_frequent(names, counts)
     expected = np.maximum(1, counts.sum(1, keepdims=True))
     shares = counts / expected
@@ -183,26 +183,26 @@ def _confusion(facts: Facts) -> dict[str, Any] | None:
         cells = [_cell(int(counts[i, j]), float(shares[i, j]), i == j) for j in range(len(names))]
         rows.append((name, cells))
     head = ["class", "precision", "recall", "F1"]
-    if learnt:
+    if trained:
         head.append("learnt from")
     head += ["expected", "found"]
     return {"names": names, "rows": rows, "each": each, "head": tuple(head)}
 
 
 def _cell(count: int, share: float, right: bool) -> tuple[str, str, int]:
-    """Return the kind of a cell, how dark it is, and its number."""
+    """Return the kind of a cell of the confusion matrix, how dark it is, and its count."""
     if right:
         kind, tone = "right", share
     else:
-        kind, tone = "wrong", math.sqrt(share)  # a few mistakes are to be seen, too
+        kind, tone = "wrong", math.sqrt(share)  # makes even a few mistakes visible
     if tone > 0.5:
         kind += " strong"
     return kind, f"{tone:.3f}", count
 
 
 # counts (K,K)
-def _of_class(name: str, i: int, counts: np.ndarray, learnt: Mapping[str, int]) -> list[Any]:
-    """Return a class, its precision, recall and F1, and its counts."""
+def _class_row(name: str, i: int, counts: np.ndarray, trained: Mapping[str, int]) -> list[Any]:
+    """Return the table row of a class: its precision, recall and F1, and its counts."""
     expected = int(counts[i].sum())
     predicted = int(counts[:, i].sum())
     right = int(counts[i, i])
@@ -212,13 +212,13 @@ def _of_class(name: str, i: int, counts: np.ndarray, learnt: Mapping[str, int]) 
         _share(right, expected),  # recall
         _share(2 * right, expected + predicted),  # F1
     ]
-    if learnt:
-        row.append(learnt.get(name, 0))
+    if trained:
+        row.append(trained.get(name, 0))
     return [*row, expected, predicted]
 
 
 def _share(part: int, whole: int) -> str | None:
-    """Write a share in percent; None of nothing."""
+    """Write a share in percent; None if the whole is zero."""
     if not whole:
         return None
     return metric_number("", part / whole)
@@ -226,33 +226,33 @@ def _share(part: int, whole: int) -> str | None:
 
 # -> (K,K)
 def _counted(
-    expected: Sequence[str], predicted: Sequence[str], labels: Sequence[str], learnt: Iterable[str] = ()
+    expected: Sequence[str], predicted: Sequence[str], labels: Sequence[str], trained: Iterable[str] = ()
 ) -> tuple[list[str], np.ndarray]:
-    """Count how often each class was predicted for each; classes not among `labels` come last."""
-    there = {*expected, *predicted, *learnt}
-    names = [label for label in labels if label in there]
-    names += sorted(there - {*labels})
-    number = {name: place for place, name in enumerate(names)}
-    gold = [number[name] for name in expected]
-    chosen = [number[name] for name in predicted]
+    """Return the names of classes, those that are not in `labels` last, and their confusion matrix."""
+    occurring = {*expected, *predicted, *trained}
+    names = [label for label in labels if label in occurring]
+    names += sorted(occurring - {*labels})
+    index_of = {name: index for index, name in enumerate(names)}
+    gold = [index_of[name] for name in expected]
+    chosen = [index_of[name] for name in predicted]
     return names, metrics.confusion(gold, chosen, range(len(names)))
 
 
 # counts (K,K) -> at most MOST_CLASSES + 1 of both
 def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Keep the classes that come most often, in the order they had; join the others to one."""
+    """Keep the most frequent classes in their order; merge the others into one."""
     rest = len(names) - MOST_CLASSES
     if rest <= 1:
         return names, counts
     frequency = counts.sum(0) + counts.sum(1)
     by_frequency = np.argsort(-frequency, kind="stable")
     kept = sorted(by_frequency[:MOST_CLASSES])
-    place = np.full(len(names), MOST_CLASSES)  # of the others, the last one
-    place[kept] = np.arange(MOST_CLASSES)
-    joined = np.zeros((MOST_CLASSES + 1, MOST_CLASSES + 1), counts.dtype)
-    np.add.at(joined, (place[:, None], place[None, :]), counts)
-    kept_names = [names[at] for at in kept]
-    return [*kept_names, f"{rest:,} rarer classes"], joined
+    new_index = np.full(len(names), MOST_CLASSES)  # the last one is that of all rarer classes
+    new_index[kept] = np.arange(MOST_CLASSES)
+    merged = np.zeros((MOST_CLASSES + 1, MOST_CLASSES + 1), counts.dtype)
+    np.add.at(merged, (new_index[:, None], new_index[None, :]), counts)
+    kept_names = [names[index] for index in kept]
+    return [*kept_names, f"{rest:,} rarer classes"], merged
 
 
 def facts_of(
@@ -265,12 +265,12 @@ def facts_of(
     folder : Path
         Folder of the run, with the record of its steps if there is one.
     options : FinetuneOptions
-        The options to show; of paths only the last part is shown.
+        The options to show; only the last part of each path is shown.
     measured : Measured
     mistakes : sequence of Mistake
         The worst first.
     report : dict
-        What `report.json` holds.
+        The contents of `report.json`.
 
     Returns
     -------
@@ -296,7 +296,7 @@ def facts_of(
 def save_report(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
 ) -> None:
-    """Write `report.html`, then `report.json`, which marks a run as finished.
+    """Write `report.html`, and then `report.json`, whose existence marks a run as finished.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def save_report(
     mistakes : sequence of Mistake
         The worst first.
     report : dict
-        What was measured; learning rate, seed and both paths are added to it.
+        The metrics; learning rate, seed and both paths are added to it.
     """
     path = folder / REPORT_FILE
     facts = facts_of(folder, options, measured, mistakes, report)

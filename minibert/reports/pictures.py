@@ -1,4 +1,4 @@
-"""Compute the positions of curves in `templates/picture.svg.j2`."""
+"""Compute the coordinates of curves for the plot `templates/picture.svg.j2`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,33 +8,34 @@ import numpy as np
 
 from minibert.reports.viz import smoothed
 
-MOST_POINTS = 600  # of a curve; more are averaged
-LARGEST = 1e100  # of a value; a larger one is no more drawn than one that is not a number
-WIDTH, HEIGHT = 720.0, 300.0
-LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 38.0  # beside the plot itself
-LETTER, LINE = 12.0, 20.0  # what a letter and a line of text may take on a small screen
+MOST_POINTS = 600  # points of a curve; if there are more, neighbours are averaged
+LARGEST = 1e100  # larger values are left out, as are those that are not numbers
+WIDTH, HEIGHT = 720.0, 300.0  # this and all other lengths are in the plot's own units
+LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 38.0  # margins around the plot
+LETTER, LINE = 12.0, 20.0  # the most room that a letter and a line of text take on a small screen
 
 
 class Curve(NamedTuple):
-    """Values over steps, or over tokens or minutes."""
+    """Values over steps, tokens or minutes."""
 
-    kind: str  # its class in the style of the page
-    points: np.ndarray  # (n,2)
-    name: str = ""  # where there are several
-    dots: bool = False  # a dot for each point; else a smoothed curve
-    faint: bool = True  # draw every point, too, where they are smoothed
-    breaks: Sequence[float] = ()  # where the smoothing begins anew
+    kind: str  # CSS class
+    points: np.ndarray  # (n,2): positions and values
+    name: str = ""  # needed if there are several curves
+    dots: bool = False  # draw a dot for each point instead of a smoothed curve
+    faint: bool = True  # behind a smoothed curve, draw the points themselves faintly
+    breaks: Sequence[float] = ()  # positions at which the smoothing restarts
 
 
 # -> (n,2)
 def points(lines: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
-    """Return steps and what was recorded of them under a name.
+    """Return the values that were recorded under a name, with their steps.
 
     Parameters
     ----------
     lines : sequence of dict
-        Those of `metrics.jsonl`; lines without the name are passed over.
+        Lines of `metrics.jsonl`; those without the name are skipped.
     name : str
+        Name of a metric.
 
     Returns
     -------
@@ -56,10 +57,10 @@ def picture(
     lines: Sequence[tuple[float, str]] = (),
     marks: Sequence[tuple[float, str]] = (),
 ) -> dict[str, Any] | None:
-    """Draw curves above one axis.
+    """Plot curves over a common axis.
 
-    What is small beside the interval `band` and the values of `lines` is small in the picture, too: the other
-    axis holds all of them.
+    The vertical axis covers not only the curves but also `band` and `lines`, so that differences which are
+    small compared with these look small.
 
     Parameters
     ----------
@@ -67,24 +68,24 @@ def picture(
     curves : sequence of Curve
         Points that are not finite, or larger than LARGEST, are left out.
     words : callable
-        Writes out a value.
+        Formats a value.
     last : float, default None
-        Where the axis ends; None: at the last point.
+        Where the horizontal axis ends; None: at the last point.
     axis : str, default "step"
-        What the curves are over: "step", "tokens" or "minutes".
+        Name of the horizontal axis: "step", "tokens" or "minutes".
     scale : float, default 1.0
-        The numbers at the other axis are so many times the values, 100 for percent.
+        Factor for the numbers at the vertical axis, such as 100 for percent.
     band : (float, float, str), default None
-        Ends of an interval, and its name.
+        The ends of an interval, and its name.
     lines : sequence of (float, str)
-        Level lines: a value and its name.
+        Horizontal lines: a value and its name.
     marks : sequence of (float, str)
-        Upright lines: a place on the axis and its name.
+        Vertical lines: a position on the axis and its name.
 
     Returns
     -------
     dict, or None
-        What the template fills in; None where no curve has a point that can be drawn.
+        What the template needs; None if no curve has a point that can be drawn.
     """
     lines = [line for line in lines if abs(line[0]) < LARGEST]
     curves = _drawable(curves)
@@ -94,21 +95,21 @@ def picture(
     last = max(shortest, last or max(curve.points[:, 0].max() for curve in curves))
     drawn = [path for curve in curves for path in _paths(curve)]
     heights = _heights(drawn, band, lines)
-    places = [tick for tick in ticks(0.0, last) if tick <= last]
+    positions = [tick for tick in ticks(0.0, last) if tick <= last]
     if axis == "step":
-        places = [tick for tick in places if tick == int(tick)]
+        positions = [tick for tick in positions if tick == int(tick)]
     low, high = heights[0], heights[-1]
 
-    def x(place: Any) -> Any:
-        return LEFT + place / last * (WIDTH - LEFT - RIGHT)
+    def x(position: Any) -> Any:
+        return LEFT + position / last * (WIDTH - LEFT - RIGHT)
 
     def y(value: Any) -> Any:
         return TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     paths = [("line", [(LEFT, y(value)), (WIDTH - RIGHT, y(value))]) for value, _ in lines]
-    for place, _ in marks:
-        if place:
-            paths.append(("rule", [(x(place), TOP), (x(place), HEIGHT - BOTTOM)]))
+    for position, _ in marks:
+        if position:  # a mark at 0 coincides with the vertical axis
+            paths.append(("rule", [(x(position), TOP), (x(position), HEIGHT - BOTTOM)]))
     for kind, points in drawn:
         in_picture = np.stack([x(points[:, 0]), y(points[:, 1])], 1)
         paths.append((kind, in_picture.tolist()))
@@ -122,24 +123,24 @@ def picture(
         "right": WIDTH - RIGHT,
         "bottom": HEIGHT - BOTTOM,
         "heights": [(_tick(scale * tick), y(tick)) for tick in heights],
-        "places": [(_tick(place), x(place)) for place in places],
+        "places": [(_tick(position), x(position)) for position in positions],
         "bands": [(y(band[0]), y(band[1]), band[2])] if band else [],
         "texts": [
             *_beside([(y(value), name) for value, name in lines]),
-            *_above([(x(place), name) for place, name in marks]),
+            *_above([(x(position), name) for position, name in marks]),
         ],
         "paths": paths,
         "dots": [
-            (curve.kind, x(place), y(value), _dot_name(curve, axis, place, words(value)))
+            (curve.kind, x(position), y(value), _dot_name(curve, axis, position, words(value)))
             for curve in curves
             if curve.dots
-            for place, value in curve.points.tolist()
+            for position, value in curve.points.tolist()
         ],
     }
 
 
 def _drawable(curves: Sequence[Curve]) -> list[Curve]:
-    """Return the curves that have points, without those that are beyond all bounds, and thinned."""
+    """Leave out points that can't be drawn, and curves without points; thin out the others."""
     drawable = []
     for curve in curves:
         is_inside = (np.abs(curve.points) < LARGEST).all(1)
@@ -154,7 +155,7 @@ def _heights(
     band: tuple[float, float, str] | None,
     lines: Sequence[tuple[float, str]],
 ) -> list[float]:
-    """Return round numbers for the vertical axis, which covers everything that is drawn."""
+    """Return the ticks of the vertical axis, which covers everything that is drawn."""
     values = [value for _, points in drawn for value in points[:, 1]]
     if band:
         values += band[:2]
@@ -163,7 +164,7 @@ def _heights(
 
 
 def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], axis: str) -> str:
-    """Describe a picture in a sentence, for screen readers."""
+    """Describe a plot in a sentence, for screen readers."""
     ends = []
     for curve in curves:
         first = words(curve.points[0, 1])
@@ -172,12 +173,12 @@ def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], a
     return f"{title} over {axis.rstrip('s')}s, {'; '.join(ends).strip()}"
 
 
-def _dot_name(curve: Curve, axis: str, place: float, value: str) -> str:
-    """Return the label of a dot: its curve if there are several, its place and its value."""
-    where = f"{axis} {_tick(place)}: {value}"
+def _dot_name(curve: Curve, axis: str, position: float, value: str) -> str:
+    """Return the label of a dot: the name of its curve if it has one, its position and its value."""
+    label = f"{axis} {_tick(position)}: {value}"
     if curve.name:
-        return f"{curve.name}, {where}"
-    return where
+        return f"{curve.name}, {label}"
+    return label
 
 
 def _parts(curve: Curve) -> list[np.ndarray]:
@@ -187,19 +188,19 @@ def _parts(curve: Curve) -> list[np.ndarray]:
 
 
 def _thinned(curve: Curve) -> Curve:
-    """Average neighbours where there are more than MOST_POINTS."""
+    """Average neighbouring points if there are more than MOST_POINTS."""
     count = len(curve.points)
     if count <= MOST_POINTS:
         return curve
     means = []
     for part in _parts(curve):
-        most = max(1, MOST_POINTS * len(part) // count)
-        means += [few.mean(0) for few in np.array_split(part, most)]
+        points_of_part = max(1, MOST_POINTS * len(part) // count)
+        means += [neighbours.mean(0) for neighbours in np.array_split(part, points_of_part)]
     return curve._replace(points=np.array(means))
 
 
 def _paths(curve: Curve) -> list[tuple[str, np.ndarray]]:
-    """Return the lines of a curve, each with its class: as it is, or smoothed above all of its points."""
+    """Return the lines of a curve with their CSS classes: its points if it has dots, else smoothed ones."""
     if curve.dots:
         return [(curve.kind, curve.points)]
     window = max(1, len(curve.points) // 20)
@@ -213,7 +214,7 @@ def _paths(curve: Curve) -> list[tuple[str, np.ndarray]]:
 
 
 def _beside(lines: Sequence[tuple[float, str]]) -> Any:
-    """Write the name of each line at its right end: above it, or where another is close above, below."""
+    """Write the name of each line at its right end: above it, or below it if another line is close above."""
     before = -math.inf
     for y, name in sorted(lines):
         is_close = y - before < LINE
@@ -223,8 +224,8 @@ def _beside(lines: Sequence[tuple[float, str]]) -> Any:
 
 
 def _above(marks: Sequence[tuple[float, str]]) -> Any:
-    """Write the name of each mark beside its line, lower where another one stands."""
-    ends: list[float] = []  # of the last name of each row
+    """Write the name of each mark next to its line, lower down if it would overlap another name."""
+    ends: list[float] = []  # where the last name of each row ends
     for x, name in marks:
         free = (row for row, end in enumerate(ends) if end <= x)
         row = next(free, len(ends))
@@ -234,22 +235,22 @@ def _above(marks: Sequence[tuple[float, str]]) -> Any:
 
 
 def _room(values: np.ndarray) -> tuple[float, float]:
-    """Return lowest and highest, apart even where all are the same."""
+    """Return the lowest and the highest value, or an interval around them if all are the same."""
     low = float(values.min())
     high = float(values.max())
     if high - low > 1e-9 * max(abs(low), abs(high)):
         return low, high
-    apart = max(0.1 * abs(high), 1e-3)
-    return low - apart, high + apart
+    margin = max(0.1 * abs(high), 1e-3)
+    return low - margin, high + margin
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers, some five of them, the outer ones at or beyond both ends.
+    """Return about five round numbers, the first and last of them at or beyond the ends.
 
     Parameters
     ----------
     low, high : float
-        The ends, the second of them larger.
+        The ends, low < high.
 
     Returns
     -------
@@ -271,7 +272,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def _tick(value: float) -> str:
-    """Write a number at an axis."""
+    """Format a number on an axis."""
     if abs(value) >= 1e6:
         return f"{value / 1e6:,g}M"
     if abs(value) >= 1000:

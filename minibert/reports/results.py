@@ -20,16 +20,16 @@ from minibert.tasks.multilabel import ManyLabels
 from minibert.tasks.task import Labels, Mistake, Predictions, Task
 
 REPORT = "report.json"
-SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished
-FIELDS = {
+SPENT = ("checkpoints", "best", "activations")  # folders that a run needs only until it is finished
+FIELDS = {  # required in every report of a run
     **dict.fromkeys(("title", "metric", "page"), str),
     **dict.fromkeys(("examples", "steps", "tokens", "seed"), int),
     **dict.fromkeys(("learning_rate", "best_epoch", "training_seconds", "seconds"), float),
     "scores": dict[str, float],
     "interval": tuple[float, float],
 }
-SETTING = {"learning_rate": float, "batch_size": int, "epochs": float}  # of a run in a sweep
-MORE = {  # of some reports
+SETTING = {"learning_rate": float, "batch_size": int, "epochs": float}  # what a sweep can vary
+MORE = {  # optional in a report
     **dict.fromkeys(("crc32", "classes", "train_classes", "train_tasks"), dict[str, int]),
     "majority": {"label": str, "macro_f1": float},
     "bag_of_words": {"macro_f1": float},
@@ -37,13 +37,13 @@ MORE = {  # of some reports
     "baselines": dict[str, dict[str, float]],
     "untuned": dict[str, float],
     "interval_method": str,
-    "runs": list[dict],  # type: ignore[type-arg]  # of a sweep
+    "runs": list[dict],  # type: ignore[type-arg]  # only in the report of a sweep
     **SETTING,
 }
-RUN = {"learning_rate": float, "seed": int, "folder": str}
+RUN = {"learning_rate": float, "seed": int, "folder": str}  # required in each run of a sweep
 ADVICE = "restore it, or remove it and resume the run, which then trains from the beginning"
-WORST = 10  # mistakes that are shown
-NUMBERS = {  # of held-out text
+WORST = 10  # how many mistakes are shown
+NUMBERS = {  # metrics of held-out text that are plain numbers, with their labels
     "loss": "loss, nats",
     "standard_error": "its standard error, by document",
     "unigram": "unigram entropy of the targets: the best guess without context",
@@ -51,15 +51,16 @@ NUMBERS = {  # of held-out text
     "shuffled_loss": "loss with the context shuffled",
     "perplexity": "perplexity",
 }
-SHARES = {
+SHARES = {  # metrics of held-out text that are written in percent, with their labels
     "accuracy": "accuracy",
     "next_accuracy": "next-sentence accuracy",
     "next_majority": "always the more frequent answer",
 }
-HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # of any version
-IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # metrics, classes
+HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # types in reports of all versions
+IN_A_LINE = 3  # how many metrics fit in a line
+CLASSES_IN_A_LINE = 6  # how many classes fit in a line
 ERRORS = tuple(name for name, row in metrics.METRICS.items() if not row.is_share)
-PLAIN = ("total", "thresh", *ERRORS)  # how metrics end that are not shares of one
+PLAIN = ("total", "thresh", *ERRORS)  # endings of the names of metrics that are not between 0 and 1
 
 
 def is_share(name: str) -> bool:
@@ -73,35 +74,36 @@ def is_share(name: str) -> bool:
     Returns
     -------
     bool
-        False of counts, thresholds and errors of numbers.
+        False for counts, thresholds and errors of predicted numbers.
     """
     return not name.endswith(PLAIN)
 
 
 def metric_name(name: str) -> str:
-    """Name a metric as terminal and page do.
+    """Write the name of a metric for people.
 
     Parameters
     ----------
     name : str
-        With underscores; a class may be part of it.
+        Name with underscores, of which the name of a class may be a part.
 
     Returns
     -------
     str
-        With spaces, and without what a terminal should not print.
+        The name with spaces, without characters that a terminal should not print.
     """
     return printable(name.replace("_", " "))
 
 
 def metric_number(name: str, value: float) -> str:
-    """Write a metric as people read it: shares of one in percent.
+    """Write the value of a metric for people, in percent if it is a share.
 
     Parameters
     ----------
     name : str
+        Name of the metric.
     value : float
-        As `Task.score` has it.
+        Its value in a result of `Task.score`.
 
     Returns
     -------
@@ -122,7 +124,9 @@ def metric_number(name: str, value: float) -> str:
 
 
 def metrics_text(scores: Mapping[str, float]) -> str:
-    """Write the first shares in one line, R² too; some tasks have a metric for every type of answer.
+    """Write the first few metrics in one line.
+
+    Counts, thresholds and errors are left out.
 
     Parameters
     ----------
@@ -131,7 +135,7 @@ def metrics_text(scores: Mapping[str, float]) -> str:
     Returns
     -------
     str
-        At most IN_A_LINE of them.
+        At most IN_A_LINE metrics, because some tasks have one for every type of answer.
     """
     shares = []
     for name, value in scores.items():
@@ -141,13 +145,13 @@ def metrics_text(scores: Mapping[str, float]) -> str:
 
 
 class Measured(NamedTuple):
-    """Predictions of a model whose metrics are reported."""
+    """The predictions of a model, and everything that is needed to report its metrics."""
 
     task: Task
     labels: Labels
     examples: Sequence[Any]
     predictions: Predictions  # one for each example
-    bag_of_words: BagOfWords | None = None  # trained on the same examples as the model, if texts have classes
+    bag_of_words: BagOfWords | None = None  # for classes of texts: trained on the same examples as the model
 
     def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
         """Return every mistake, the worst first.
@@ -156,38 +160,38 @@ class Measured(NamedTuple):
         ----------
         tokenizer : Tokenizer
         max_length : int
-            Tokens of a sequence that the model has read.
+            How many tokens of a sequence the model reads.
 
         Returns
         -------
         list of Mistake
-            The first WORST have marks where the model stopped reading.
+            In the first WORST, a mark shows where the model stopped reading.
         """
         mistakes = self.task.mistakes(self.examples, self.predictions)
-        for place, mistake in enumerate(mistakes[:WORST]):
+        for index, mistake in enumerate(mistakes[:WORST]):
             example = self.examples[mistake.example]
-            mistakes[place] = self.task.as_read(mistake, example, tokenizer, max_length)
+            mistakes[index] = self.task.as_read(mistake, example, tokenizer, max_length)
         return mistakes
 
 
 def report_of(
     measured: Measured, mistakes: Sequence[Mistake], scores: Mapping[str, float] | None = None
 ) -> Evaluation:
-    """Return metrics, interval and the worst mistakes, for JSON.
+    """Return metrics, their interval and the worst mistakes, for JSON.
 
     Parameters
     ----------
     measured : Measured
     mistakes : sequence of Mistake
-        The worst first; WORST of them are kept.
+        The worst first; the first WORST are kept.
     scores : dict of float, default None
-        The metrics where they are known already; None: they are computed.
+        The metrics, if they have been computed already; None: compute them.
 
     Returns
     -------
     dict
-        Fields of `report.json` that do not depend on a run, with those of `compared_with_majority` and
-        `compared_with_constant`.
+        The fields of `report.json` that do not depend on a run, including those of `compared_with_majority`
+        and `compared_with_constant`.
     """
     task, labels, examples, predictions, _ = measured
     statistic = task.statistic(examples, predictions)
@@ -199,7 +203,7 @@ def report_of(
         "title": task.title,
         "metric": task.metric,
         "scores": dict(scores),
-        "interval": [low, high],  # 95%, of the metric
+        "interval": [low, high],  # 95% interval of the main metric
         "interval_method": method,
         "examples": len(examples),
         "labels": list(labels),
@@ -212,7 +216,7 @@ def report_of(
 
 
 def compared_with_constant(measured: Measured) -> Compared:
-    """Return what errors of predicted numbers are to be read beside.
+    """Compare predicted numbers with a constant, the mean.
 
     Parameters
     ----------
@@ -221,9 +225,9 @@ def compared_with_constant(measured: Measured) -> Compared:
     Returns
     -------
     dict
-        Empty for tasks without numbers. Else `constant`: the mean of the examples' numbers as `value`, the
-        `scores` of predicting it for every example, and whether it `is_beaten`: whether the model's squared
-        errors are smaller with other examples, too, as far as a bootstrap tells.
+        Empty for tasks that don't predict numbers. Else `constant`: the mean of the examples' numbers as
+        `value`, the `scores` of predicting it for every example, and whether it `is_beaten`, that is, whether
+        the model's mean squared error is smaller by a bootstrap over the examples.
     """
     task, _, examples, predictions, _ = measured
     value = task.constant(examples)
@@ -243,7 +247,7 @@ def compared_with_constant(measured: Measured) -> Compared:
 
 
 def compared_with_majority(measured: Measured) -> Compared:
-    """Return what metrics of classes of texts are to be read beside.
+    """Compare predicted classes of texts with the most frequent class and with a bag of words.
 
     Parameters
     ----------
@@ -252,46 +256,49 @@ def compared_with_majority(measured: Measured) -> Compared:
     Returns
     -------
     dict
-        Empty for tasks without classes of texts. Else `macro_f1`; `classes`, how many examples each has;
-        `majority`, the most frequent `label`, with the `scores` and `macro_f1` of predicting it for every
-        example; and `bag_of_words`, the `scores` and `macro_f1` of naive Bayes over words, where it is known
-        what the model was trained on. Where several classes apply, `majority` is the strongest constant
-        answer, and `untuned` has the scores with a threshold of one half.
+        Empty for tasks that don't classify texts. Else:
+
+        - `macro_f1`: that of the model;
+        - `classes`: the number of examples of each class;
+        - `majority`: the most frequent `label`, with the `scores` and `macro_f1` of predicting it for every
+          example; for tasks with several classes for a text, the strongest constant answer;
+        - `bag_of_words`: the `scores` and `macro_f1` of naive Bayes over words, if `measured` has one;
+        - `untuned`: for tasks with several classes for a text, the scores with a threshold of one half.
     """
     task, labels, examples, predictions, bag = measured
     expected: Sequence[str]
     if isinstance(task, ManyLabels):
-        label, same = task.strongest_constant(examples, predictions)
+        label, constant = task.strongest_constant(examples, predictions)
         expected = [name for example in examples for name in example.label]
         macro_f1 = task.score(examples, predictions)["macro_f1"]
-        macro_f1_of_same = task.score(examples, same)["macro_f1"]
+        constant_macro_f1 = task.score(examples, constant)["macro_f1"]
     else:
         classes = task.classes(examples, predictions)
         if task.kind != "classify" or classes is None:
             return {}
         expected, predicted = classes
-        same = submissions.majority(examples, len(examples))
-        label = same[0]["label"]
+        constant = submissions.majority(examples, len(examples))
+        label = constant[0]["label"]
         macro_f1 = metrics.macro_f1(expected, predicted)
-        macro_f1_of_same = metrics.macro_f1(expected, len(expected) * [label])
+        constant_macro_f1 = metrics.macro_f1(expected, len(expected) * [label])
     result: Compared = {
         "macro_f1": macro_f1,
         "classes": {**dict.fromkeys(labels, 0), **Counter(expected)},
         "majority": {
             "label": label,
-            "scores": dict(task.score(examples, same)),
-            "macro_f1": macro_f1_of_same,
+            "scores": dict(task.score(examples, constant)),
+            "macro_f1": constant_macro_f1,
         },
     }
     if bag is not None:
-        result["bag_of_words"] = _of_words(task, examples, bag)
+        result["bag_of_words"] = _bag_of_words_scores(task, examples, bag)
     if isinstance(task, ManyLabels):
         result["untuned"] = task.score(examples, task.untuned(predictions))
     return result
 
 
-def _of_words(task: Task, examples: Sequence[Any], bag: BagOfWords) -> Baseline:
-    """Return `scores` and `macro_f1` of a bag of words."""
+def _bag_of_words_scores(task: Task, examples: Sequence[Any], bag: BagOfWords) -> Baseline:
+    """Return the `scores` and `macro_f1` of a bag of words."""
     predictions = bag.predictions(examples)
     scores = dict(task.score(examples, predictions))
     if "macro_f1" in scores:
@@ -301,7 +308,7 @@ def _of_words(task: Task, examples: Sequence[Any], bag: BagOfWords) -> Baseline:
 
 
 def load_report(folder: Path) -> dict[str, Any] | None:
-    """Return a finished run's report, with paths to where it is now.
+    """Read a finished run's report, and update its paths to where the run is now.
 
     Parameters
     ----------
@@ -311,7 +318,7 @@ def load_report(folder: Path) -> dict[str, Any] | None:
     Returns
     -------
     dict, or None
-        None of a run that is not finished.
+        None if the run is not finished.
 
     Raises
     ------
@@ -334,20 +341,20 @@ def load_report(folder: Path) -> dict[str, Any] | None:
 
 
 def _wrong(report: dict[str, Any]) -> str | None:
-    """Return what is wrong with a report that has all of `FIELDS`; None if nothing is."""
+    """Describe what is wrong with a report that has all of `FIELDS`; None if nothing is."""
     scored: dict[str, Any] = {"scores": {report["metric"]: float}}
     optional = {name: kind for name, kind in MORE.items() if name in report}
     wrong = schema_error(report, scored | optional)
     if wrong:
         return wrong
-    same = {"scores": dict.fromkeys(report["scores"], float)}
-    # What stands beside the metrics has to have the same ones.
+    # Baselines need the same metrics as the model.
+    same_metrics = {"scores": dict.fromkeys(report["scores"], float)}
     if "constant" in report:
-        wrong = schema_error(report["constant"], same)
+        wrong = schema_error(report["constant"], same_metrics)
     if not wrong and "majority" in report:
-        wrong = schema_error(report, {"macro_f1": float, "majority": same})
+        wrong = schema_error(report, {"macro_f1": float, "majority": same_metrics})
     if not wrong and "bag_of_words" in report:
-        wrong = schema_error(report, {"bag_of_words": same})
+        wrong = schema_error(report, {"bag_of_words": same_metrics})
     if wrong:
         return wrong
     runs = report.get("runs", [report])
@@ -374,7 +381,7 @@ def finished_report(folder: Path) -> dict[str, Any] | None:
     Returns
     -------
     dict, or None
-        As `load_report` does.
+        See `load_report`.
     """
     report = load_report(folder)
     if report is not None:
@@ -388,7 +395,7 @@ def remove_spent(folder: Path) -> None:
     Parameters
     ----------
     folder : Path
-        Folder of the run, which is finished.
+        Folder of a finished run.
     """
     for path in (folder / name for name in SPENT):
         try:
@@ -400,17 +407,17 @@ def remove_spent(folder: Path) -> None:
 
 
 def held_out_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the known metrics on held-out text, for people.
+    """Return the metrics on held-out text for people, without those that are None.
 
     Parameters
     ----------
     metrics : dict
-        `held_out` of a report, with all fields of HELD_OUT and `targets`, how many were predicted.
+        `held_out` of a report: all fields of HELD_OUT, and `targets`, the number of predicted tokens.
 
     Returns
     -------
     list of (str, str)
-        The name of each number, and the number as text.
+        A label for each number, and the number as text.
     """
     rows = [("targets", f"{metrics['targets']:,}")]
     for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
@@ -421,7 +428,7 @@ def held_out_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def measured_text(report: Mapping[str, Any]) -> str:
-    """Format the metrics of some examples, with the interval of the main one.
+    """Write the metrics on some examples for a terminal, with the interval of the main metric.
 
     Parameters
     ----------
@@ -438,12 +445,12 @@ def measured_text(report: Mapping[str, Any]) -> str:
 
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return a line for each metric; for classes also those of the majority, and the counts of each class.
+    """Write a line for each metric, then the remarks and, for classes, how many examples each has.
 
     Parameters
     ----------
     report : dict
-        A result of `report_of`; the interval, and with it the main metric's name, may be missing.
+        A result of `report_of`; the interval and the name of the main metric may be missing, both together.
 
     Returns
     -------
@@ -467,7 +474,7 @@ def metric_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return names and metrics as text, with a head if baselines stand beside them.
+    """Return the metrics of the model and of its baselines as a table.
 
     Parameters
     ----------
@@ -477,8 +484,9 @@ def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     Returns
     -------
     list of tuple of str
-        A row for each metric: its name, the model's and, of classes, the majority's and, where the report has
-        them, those of a bag of words and of untuned thresholds; of numbers, those of their mean.
+        A row for each metric: its name, the model's value, and those of the baselines in the report: the
+        majority, a bag of words and untuned thresholds, or the mean of numbers. With baselines, a header row
+        comes first (`has_head`).
     """
     columns = {"model": report["scores"]}
     constant = report.get("constant")
@@ -502,19 +510,18 @@ def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _with_macro_f1(part: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores of a report, or of a part of it, with the macro F1."""
+    """Return the scores of a report, or of a baseline in it, including the macro F1."""
     scores: dict[str, float] = part["scores"] | {"macro_f1": part["macro_f1"]}
     return scores
 
 
 def interval_name(report: Mapping[str, Any]) -> str:
-    """Describe the interval of a report.
+    """Describe how the interval of a report was computed.
 
     Parameters
     ----------
     report : dict
-        A result of `report_of`; of an earlier version without `interval_method` and with the interval of a
-        bootstrap.
+        A result of `report_of`. Reports of earlier versions lack `interval_method`; theirs is a bootstrap.
 
     Returns
     -------
@@ -529,7 +536,7 @@ def interval_name(report: Mapping[str, Any]) -> str:
 
 
 def has_head(report: Mapping[str, Any]) -> bool:
-    """Return whether the first of `metric_rows` is a head.
+    """Return whether the first of `metric_rows` is a header.
 
     Parameters
     ----------
@@ -544,7 +551,7 @@ def has_head(report: Mapping[str, Any]) -> bool:
 
 
 def remarks(report: Mapping[str, Any]) -> list[str]:
-    """Return sentences about the metrics: whether a simple baseline is as good, and what baselines reach.
+    """Write sentences about the metrics: whether a simple baseline is as good, and what baselines score.
 
     Parameters
     ----------
@@ -562,10 +569,10 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
 
 
 def trivial_remark(report: Mapping[str, Any]) -> str:
-    """Return a sentence if a model is no better than a constant answer.
+    """Write a sentence if a model is not significantly better than a constant answer.
 
-    Of classes, that is one whose interval does not lie above the majority's metric; of numbers, one whose
-    squared errors are not smaller than those of the mean.
+    That is, for classes, if its interval includes or lies below the majority's metric; for numbers, if its
+    squared errors are not smaller than those of the mean (`compared_with_constant`).
 
     Parameters
     ----------
@@ -591,7 +598,7 @@ def trivial_remark(report: Mapping[str, Any]) -> str:
 
 
 def bag_of_words_remark(report: Mapping[str, Any]) -> str:
-    """Return a sentence if a bag of words is as good as the model, or better, within the interval.
+    """Write a sentence if a bag of words lies within the model's interval, or above it.
 
     Parameters
     ----------
@@ -619,18 +626,18 @@ def bag_of_words_remark(report: Mapping[str, Any]) -> str:
 
 
 def _counts(report: Mapping[str, Any]) -> str:
-    """Return how many examples each of the most frequent classes has."""
+    """Write how many examples each of the most frequent classes has, and had in training."""
     measured = report["classes"]
-    learnt = report.get("train_classes")
+    trained = report.get("train_classes")
     names = sorted(measured, key=lambda name: -measured[name])
     counts = []
     for name in names[:CLASSES_IN_A_LINE]:
         count = f"{name!r} {measured[name]:,}"
-        if learnt is not None:
-            count += f" ({learnt.get(name, 0):,})"
+        if trained is not None:
+            count += f" ({trained.get(name, 0):,})"
         counts.append(count)
     what = "examples measured"
-    if learnt is not None:
+    if trained is not None:
         what += " (and learnt from)"
     text = f"{what}: {', '.join(counts)}"
     rest = len(names) - len(counts)
@@ -645,15 +652,15 @@ def report_text(report: Mapping[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        Report of `load_report`.
+        A result of `load_report`.
 
     Returns
     -------
     str
-        Several lines, for a terminal.
+        Several lines for a terminal.
     """
     counts = length_text(report)
-    if report["training_seconds"]:  # rounded: next to nothing can't be divided by
+    if report["training_seconds"]:  # a very short training is rounded to 0.0
         speed = report["tokens"] / report["training_seconds"]
         counts += f", {speed:,.0f} tokens/s"
     setting = ", ".join(f"{metric_name(name)} {report[name]:.12g}" for name in SETTING if name in report)
@@ -671,12 +678,12 @@ def report_text(report: Mapping[str, Any]) -> str:
 
 
 def length_text(report: Mapping[str, Any]) -> str:
-    """Say how many steps a run had, and how many tokens in all.
+    """Write how many steps a run took, and how many tokens it read.
 
     Parameters
     ----------
     report : dict
-        With `steps` and `tokens`.
+        A report with `steps` and `tokens`.
 
     Returns
     -------
@@ -686,14 +693,14 @@ def length_text(report: Mapping[str, Any]) -> str:
 
 
 def learnt_text(tasks: Mapping[str, int], what: str = "example") -> str:
-    """Say how many training examples there are and, with several tasks, how many of each.
+    """Write how many training examples there are and, with several tasks, how many of each.
 
     Parameters
     ----------
     tasks : dict of int
-        How many, by the name of the task.
+        Name of a task -> number of examples.
     what : str, default "example"
-        The noun, in the singular.
+        The noun to use, in the singular.
 
     Returns
     -------
@@ -707,12 +714,12 @@ def learnt_text(tasks: Mapping[str, int], what: str = "example") -> str:
 
 
 def trained_together(report: Mapping[str, Any]) -> list[str]:
-    """Say how many examples of each task a run had that was trained on several tasks together.
+    """Write how many examples each task had, if a run was trained on several tasks together.
 
     Parameters
     ----------
     report : dict
-        With `train_tasks`, where there were several.
+        A report, with `train_tasks` if there were several.
 
     Returns
     -------
@@ -726,19 +733,20 @@ def trained_together(report: Mapping[str, Any]) -> list[str]:
 
 
 def settings(runs: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
-    """Return the mean and the standard deviation of each setting of a sweep.
+    """Return the mean and the standard deviation of a metric for each setting of a sweep.
 
     Parameters
     ----------
     runs : sequence of dict
         `runs` of a report; those that failed are left out.
     metric : str
+        Name of the metric.
 
     Returns
     -------
     list of dict
-        The fields of SETTING that the runs have, how many `runs` there are of it, and `mean` and `sd` of the
-        metric over these; no `sd` of one run.
+        For each setting: the fields of SETTING that the runs have, the number of its `runs`, and the `mean`
+        and `sd` of the metric; a single run has no `sd`.
     """
     scores_of: dict[Any, list[float]] = {}
     for run in runs:
@@ -755,7 +763,7 @@ def settings(runs: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, A
 
 
 def sweep_text(report: Mapping[str, Any]) -> str:
-    """Write the runs of a sweep and, where settings have several runs, means with standard deviations.
+    """Write the runs of a sweep and, if settings have several runs, their means and standard deviations.
 
     Parameters
     ----------
@@ -765,7 +773,7 @@ def sweep_text(report: Mapping[str, Any]) -> str:
     Returns
     -------
     str
-        One table or two.
+        One or two tables.
     """
     metric, runs = report["metric"], report["runs"]
     means = settings(runs, metric)
@@ -783,19 +791,19 @@ def sweep_text(report: Mapping[str, Any]) -> str:
 
 
 def _setting(run: Mapping[str, Any]) -> dict[str, str]:
-    """Return the setting of a run as text, by the titles of its columns."""
+    """Return the setting of a run as text: title of a column -> value."""
     return {metric_name(name): f"{run[name]:.12g}" for name in SETTING if name in run}
 
 
 def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """Write a line for each run of a sweep: a star marks the best run, a dash what a failed run lacks.
+    """Write a line for each run of a sweep; a star marks the best run, a dash the values a failed run lacks.
 
     Parameters
     ----------
     runs : sequence of dict
-        `runs` of a report; one of them at least has not failed.
+        `runs` of a report; at least one of them has not failed.
     metric : str
-        The metric that the best is chosen by; of several the first.
+        The metric to choose the best run by; of equally good runs, the first is taken.
 
     Returns
     -------

@@ -1,4 +1,7 @@
-"""Pictures. matplotlib is imported when one is drawn; without it these functions raise ImportError."""
+"""Draw attention and word pieces with matplotlib, which is imported when a figure is drawn.
+
+Without matplotlib, the functions that draw raise ImportError.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,21 +10,21 @@ import numpy as np
 
 INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
 PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
-ROW_CHARACTERS = 60  # of pieces in a row
-Piece = tuple[str, int, int, int, int]  # its text, id, number of its word, left edge and width
+ROW_CHARACTERS = 60  # width of a row of pieces, in characters
+Piece = tuple[str, int, int, int, int]  # text, id, index of its word, left edge, width
 
 
 # values (n,) -> (n,)
 def smoothed(values: np.ndarray, window: int) -> np.ndarray:
-    """Average over a centred window that shrinks at both ends; an even one reaches further back than ahead.
+    """Average over a centred window that shrinks at both ends; an even window reaches further back.
 
-    Where a window holds a value that is not finite, the mean is not a number.
+    The mean of a window that contains a value that is not finite is NaN.
 
     Parameters
     ----------
     values : (n,) float
     window : int
-        How many values are averaged, at least 1.
+        Number of values to average, at least 1.
 
     Returns
     -------
@@ -33,13 +36,13 @@ def smoothed(values: np.ndarray, window: int) -> np.ndarray:
     [1.5, 3.0, 4.5]
     """
     finite = np.isfinite(values)
-    known = np.where(finite, values, 0.0)
-    # Of all values before each place, and how many of them are not finite.
-    sums = np.concatenate([[0.0], np.cumsum(known)])
+    filled = np.where(finite, values, 0.0)
+    # For each position, the sum of the values before it, and how many of them are not finite.
+    sums = np.concatenate([[0.0], np.cumsum(filled)])
     gaps = np.concatenate([[0], np.cumsum(~finite)])
-    places = np.arange(len(values))
-    low = np.maximum(places - window // 2, 0)
-    high = np.minimum(places + (window + 1) // 2, len(values))
+    positions = np.arange(len(values))
+    low = np.maximum(positions - window // 2, 0)
+    high = np.minimum(positions + (window + 1) // 2, len(values))
     means = (sums[high] - sums[low]) / (high - low)
     has_gap = gaps[high] > gaps[low]
     return np.where(has_gap, np.nan, means)
@@ -54,14 +57,14 @@ def draw_attention(
     Parameters
     ----------
     maps : (A,n,n) float
-        Row i is what token i attends to.
+        Row i contains the attention that token i pays to every token.
     tokens : sequence of str
-        The n pieces.
+        The n word pieces.
     title : str
-        Above the picture.
+        Title of the figure.
     darkest : float, default None
-        The probability that has the darkest colour, the same for pictures that are to be compared; None: the
-        largest of these maps.
+        The probability that gets the darkest colour; use the same in figures that are to be compared. None:
+        the largest in these maps.
 
     Returns
     -------
@@ -73,20 +76,20 @@ def draw_attention(
     if darkest is None:
         darkest = max(float(maps.max()), 1e-9)
     figure = pyplot.figure(figsize=(1.2 + 2.6 * A, 3.4), layout="constrained")
-    for number, axes in enumerate(figure.subplots(1, A, squeeze=False)[0]):
-        axes.imshow(maps[number], cmap="Blues", vmin=0, vmax=darkest)
-        axes.set_title(f"head {number + 1}", fontsize=9)
-        names = tokens if number == 0 else [""] * n
+    for head, axes in enumerate(figure.subplots(1, A, squeeze=False)[0]):
+        axes.imshow(maps[head], cmap="Blues", vmin=0, vmax=darkest)
+        axes.set_title(f"head {head + 1}", fontsize=9)
+        names = tokens if head == 0 else [""] * n
         axes.set_xticks(range(n), tokens, rotation=90, fontsize=7, parse_math=False)
         axes.set_yticks(range(n), names, fontsize=7, parse_math=False)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-    figure.suptitle(title, fontsize=11, parse_math=False)  # dollars in a text are dollars
+    figure.suptitle(title, fontsize=11, parse_math=False)  # a dollar sign in a text is not math
     return figure
 
 
 def draw_pieces(tokenizer: Any, text: str) -> Any:
-    """Draw any text as the pieces that a `Tokenizer` cuts it into, one colour a word, each with its id.
+    """Draw the word pieces that a `Tokenizer` splits a text into, each with its id, one colour per word.
 
     Parameters
     ----------
@@ -106,13 +109,13 @@ def draw_pieces(tokenizer: Any, text: str) -> Any:
     axes = figure.subplots()
     centred: Any = {"ha": "center", "va": "center", "parse_math": False}
     for height, row in enumerate(rows):
-        for piece, number, word, left, width in row:
+        for piece, token_id, word, left, width in row:
             colour = PIECE_COLOURS[word % len(PIECE_COLOURS)]
             box = Rectangle((left, -height), width, 0.9, facecolor=colour, edgecolor="white")
             axes.add_patch(box)
             middle = left + width / 2
             axes.text(middle, 0.62 - height, piece, family="monospace", **centred)
-            axes.text(middle, 0.2 - height, number, fontsize=7, color=INK, **centred)
+            axes.text(middle, 0.2 - height, token_id, fontsize=7, color=INK, **centred)
     axes.set(xlim=(0, ROW_CHARACTERS + 4), ylim=(-len(rows) + 1, 1))
     axes.set_axis_off()
     return figure
@@ -122,14 +125,14 @@ def _rows_of_pieces(ids: Sequence[int], vocab: Sequence[str]) -> list[list[Piece
     """Break the pieces of a text into rows, between words."""
     rows: list[list[Piece]] = [[]]
     left, word = 0, -1
-    for number in ids:
-        piece = vocab[number]
+    for token_id in ids:
+        piece = vocab[token_id]
         if not piece.startswith("##"):
             word += 1
             if left > ROW_CHARACTERS - 10:
                 rows.append([])
                 left = 0
         width = max(len(piece), 3) + 1
-        rows[-1].append((piece, number, word, left, width))
+        rows[-1].append((piece, token_id, word, left, width))
         left += width
     return rows

@@ -1,8 +1,8 @@
 """Question answering: SQuAD 1.1 and 2.0, TriviaQA, and custom questions (Devlin et al. 2019, 4.2, 4.3).
 
-An answer is cut out of the original paragraph by the characters of its first and last token. Google's code
-joins tokens to a text again and then looks for that text in the paragraph, which fails where normalising
-changed its length; with characters there is nothing to look for.
+An answer is cut out of the original paragraph by the character offsets of its first and last token. Google's
+code joins the tokens to a text again and then looks for it in the paragraph, which fails where normalisation
+changed its length.
 """
 
 import re
@@ -25,19 +25,20 @@ from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Pre
 from minibert.tasks.windows import Windows
 from minibert.training.runlog import Progress
 
-COLUMNS = ("question", "context", "answer", "start", "id", "delimiter", "header")  # of `read_questions`
-NULL_THRESHOLD = "null_threshold"  # of the null odds, above which there is no answer
-OFFICIAL = ("text", "probability", "start_logit", "end_logit")  # in nbest_predictions.json of Google's code
+# Arguments of `tables.read_questions`.
+COLUMNS = ("question", "context", "answer", "start", "id", "delimiter", "header")
+NULL_THRESHOLD = "null_threshold"  # name of the tuned value: the null odds above which there is no answer
+OFFICIAL = ("text", "probability", "start_logit", "end_logit")  # keys in Google's nbest_predictions.json
 NO_ANSWER = "(no answer)"
 AROUND = 160  # characters of the paragraph to show on each side of an answer
 
 
 class Answering(Task):
-    """Where in its paragraph the answer to a question stands.
+    """Find the answer to a question in a paragraph.
 
-    A prediction is a dictionary: `id`, `text` ("" for no answer), `begin` and `end` (its characters in the
-    paragraph, or None), `probability` (among the n best), `n_best` (such dictionaries, with `start_logit` and
-    `end_logit`), and where there may be no answer `null_odds`.
+    A prediction is a dictionary: `id`, `text` ("" for no answer), `begin` and `end` (characters of the
+    paragraph, or None), `probability` (among the n best), `n_best` (dictionaries of the same form, with
+    `start_logit` and `end_logit`) and, if there may be no answer, `null_odds`.
     """
 
     kind = "span"
@@ -45,12 +46,12 @@ class Answering(Task):
     label_field = "impossible"
     metric = "f1"
     max_length = 384
-    stride = 128  # see `Windows`, as for `max_question`
-    max_question = 64
-    n_best = 20  # answers that are kept
-    longest = 30  # tokens of an answer
-    untuned: float | None = None  # null odds above which there is no answer, where none were chosen on dev
-    always_answers = False  # whatever a model was tuned for that is asked
+    stride = 128  # see `Windows`
+    max_question = 64  # see `Windows`
+    n_best = 20  # how many answers a prediction holds
+    longest = 30  # most tokens of an answer
+    untuned: float | None = None  # null odds above which there is no answer, for a model without tuned ones
+    always_answers = False  # whether to answer even if the model has a tuned threshold
 
     def features(
         self,
@@ -60,25 +61,9 @@ class Answering(Task):
         max_length: int,
         training: bool,
     ) -> Windows:
-        """Lay windows over the paragraphs of questions.
+        """Lay windows over the paragraphs of questions, with the task's `stride` and `max_question`.
 
-        Parameters
-        ----------
-        examples : iterable of Question
-            Read once, in order.
-        tokenizer : Tokenizer
-            That of the model.
-        labels : tuple of str
-            Not needed: (), as answers are not classes.
-        max_length : int
-            Most tokens of a sequence, [CLS] and [SEP] included.
-        training : bool
-            Whether to leave out questions whose answer is not in their paragraph.
-
-        Returns
-        -------
-        Windows
-            With the task's `stride` and `max_question`.
+        In training, questions whose answer is not in their paragraph are left out.
         """
         return Windows(
             examples,
@@ -90,17 +75,17 @@ class Answering(Task):
         )
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Return whether some of the questions have no answer, by the rules of SQuAD 2.0.
+        """Return whether a question may have no answer, by the rules of SQuAD 2.0.
 
         Parameters
         ----------
         examples : sequence of Question
-            Those that are asked.
+            The questions.
 
         Returns
         -------
         bool
-            Here False; tasks with such questions say otherwise.
+            False by default.
         """
         return False
 
@@ -115,19 +100,13 @@ class Answering(Task):
 
         Parameters
         ----------
-        examples : sequence of Question
-            The dev set, with answers.
-        features : Windows
-            Features of these questions.
         outputs : sequence of numpy.ndarray
-            Scores of every token as start and as end, (n,2) of each window.
-        labels : tuple of str
-            Not needed.
+            Scores of every token as start and as end, (n,2) for each window.
 
         Returns
         -------
         dict
-            `null_threshold`, that of the highest F1; {} where every question has an answer.
+            `null_threshold`, with which F1 is the highest; {} if every question has an answer.
         """
         if not self.may_be_none(examples):
             return {}
@@ -148,25 +127,19 @@ class Answering(Task):
         labels: Labels,
         tuned: Tuned,
     ) -> list[dict[str, Any]]:
-        """Choose the answer of every question.
+        """Choose the answer to every question.
 
         Parameters
         ----------
-        examples : sequence of Question
-            Answers need not be known.
-        features : Windows
-            Features of these questions.
         outputs : sequence of numpy.ndarray
-            Scores of every token as start and as end, (n,2) of each window.
-        labels : tuple of str
-            Not needed.
+            Scores of every token as start and as end, (n,2) for each window.
         tuned : dict
-            With `null_threshold` where one was chosen on dev.
+            `null_threshold`, if one was chosen on dev.
 
         Returns
         -------
         list of dict
-            A prediction of each question, see `Answering`.
+            A prediction for each question, see `Answering`.
         """
         threshold = None if self.always_answers else tuned.get(NULL_THRESHOLD, self.untuned)
         decoded = self._decoded(examples, features, outputs)
@@ -178,9 +151,10 @@ class Answering(Task):
         features: Windows,
         outputs: Outputs,
     ) -> Iterator[tuple[Question, Answers]]:
-        for number, question in enumerate(examples):
-            windows = slice(*features.bounds[number : number + 2])
-            answers = decode(features, number, outputs[windows], question.context, self.n_best, self.longest)
+        """Yield each question with its best answers."""
+        for index, question in enumerate(examples):
+            windows = slice(*features.bounds[index : index + 2])
+            answers = decode(features, index, outputs[windows], question.context, self.n_best, self.longest)
             yield question, answers
 
     def _version(self, examples: Examples) -> str:
@@ -194,24 +168,17 @@ class Answering(Task):
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Compute the metrics of SQuAD's official scripts.
 
-        Parameters
-        ----------
-        examples : sequence of Question
-            With answers.
-        predictions : sequence of dict
-            What `predict` made of them.
-
         Returns
         -------
         dict
-            `exact`, `f1` and `total`; where there may be no answer those of `metrics.squad.score`, of which
-            the names that end with "total" or "_thresh" are as they are and all others fractions of one.
+            `exact`, `f1` and `total`; if there may be no answer, all metrics of `metrics.squad.score`. They
+            are fractions of one, except those whose names end with "total" or "_thresh".
         """
         version = self._version(examples)
         scores = metrics.score(examples, _texts(predictions), version=version)
         odds = _null_odds(predictions)
         if version == metrics.V2 and len(odds) == len(examples):
-            # The best answers, even where there should be none.
+            # The best answers, also to questions that the model left unanswered.
             best = {prediction["id"]: _best_text(prediction) for prediction in predictions}
             with_odds = metrics.score(examples, best, odds, version=version)
             for name, value in with_odds.items():
@@ -224,19 +191,12 @@ class Answering(Task):
         return fractions
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the mean F1 of questions as a function of their numbers, for its interval.
-
-        Parameters
-        ----------
-        examples : sequence of Question
-            With answers.
-        predictions : sequence of dict
-            What `predict` made of them.
+        """Return the mean F1 of questions as a function of their indices, for its confidence interval.
 
         Returns
         -------
         Mean
-            Of a score for each question, from 0 to 1.
+            The F1 of each question, from 0 to 1.
         """
         return mean_of(self._f1(examples, predictions))
 
@@ -249,21 +209,10 @@ class Answering(Task):
     ) -> list[Path]:
         """Write the three files of Google's run_squad; the official scorers read the first and the last.
 
-        Parameters
-        ----------
-        folder : Path
-            Where to write.
-        split : str
-            Not needed: the names are those of Google's code.
-        examples : sequence of Question
-            Not needed.
-        predictions : sequence of dict
-            What `predict` has made.
-
         Returns
         -------
         list of Path
-            predictions.json, nbest_predictions.json and, where there are null odds, null_odds.json.
+            predictions.json, nbest_predictions.json and, if there are null odds, null_odds.json.
         """
         n_best = {}
         for prediction in predictions:
@@ -278,9 +227,9 @@ class Answering(Task):
         return [folder / name for name in contents]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield answers whose F1 is below 1; low scores and confident answers count as worse."""
+        """Yield answers whose F1 is below 1; the lower it is, and the more probable the answer, the worse."""
         scored = zip(examples, predictions, self._f1(examples, predictions).tolist(), strict=True)
-        for number, (question, prediction, f1) in enumerate(scored):
+        for index, (question, prediction, f1) in enumerate(scored):
             if f1 < 1.0:
                 gold = dict.fromkeys(answer.text for answer in question.answers)
                 starts = [answer.start for answer in question.answers if answer.start >= 0]
@@ -290,24 +239,17 @@ class Answering(Task):
                     text=f"{question.question}\n{around}",
                     expected=" | ".join(gold) or NO_ANSWER,
                     found=prediction["text"] or NO_ANSWER,
-                    badness=(1.0 - f1) * prediction["probability"],
-                    example=number,
+                    severity=(1.0 - f1) * prediction["probability"],
+                    example=index,
                 )
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
         """Return for each question whether it has an answer, and whether one was predicted.
 
-        Parameters
-        ----------
-        examples : sequence of Question
-            With answers.
-        predictions : sequence of dict
-            What `predict` made of them.
-
         Returns
         -------
         tuple of two lists, or None
-            "no answer" or "an answer"; None where every question has one.
+            "no answer" or "an answer"; None if every question has an answer.
         """
         if not self.may_be_none(examples):
             return None
@@ -318,7 +260,7 @@ class Answering(Task):
 
 
 class Squad(Answering):
-    """SQuAD, where every question has an answer (1.1), or half of them have none in their paragraph (2.0).
+    """SQuAD 1.1, where every question has an answer, or 2.0, where half of them have none in their paragraph.
 
     Parameters
     ----------
@@ -330,22 +272,10 @@ class Squad(Answering):
         self.name = name
         self._is_second = name == "squad2"
         self.always_answers = not self._is_second
-        self.untuned = 0.0 if self._is_second else None  # as in Google's code
+        self.untuned = 0.0 if self._is_second else None  # the default of Google's code
 
     def read(self, data: Path, split: str) -> list[Question]:
         """Read the questions of one split.
-
-        Parameters
-        ----------
-        data : Path
-            Folder of the official files, or one of them.
-        split : str
-            "train", "dev" or "test".
-
-        Returns
-        -------
-        list of Question
-            In the order of the file.
 
         Raises
         ------
@@ -366,25 +296,14 @@ class Squad(Answering):
         return questions
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Return whether some of the questions have no answer: those of SQuAD 2.0.
-
-        Parameters
-        ----------
-        examples : sequence of Question
-            Not needed.
-
-        Returns
-        -------
-        bool
-            Whether this is the task "squad2".
-        """
+        """Return whether this is the task "squad2"."""
         return self._is_second
 
 
 class TriviaQA(Answering):
     """TriviaQA's questions about the beginnings of Wikipedia's articles, to train on before SQuAD.
 
-    Scored with the rules of SQuAD 1.1, for each document by itself.
+    Every document of a question is scored separately, by the rules of SQuAD 1.1.
     """
 
     name = "triviaqa"
@@ -396,7 +315,7 @@ class TriviaQA(Answering):
         Parameters
         ----------
         data : Path
-            Folder of the official files with the one of the split in it or in `qa`, or the file.
+            Folder of the official files, with that of the split in it or in its folder `qa`; or the file.
         split : str
             "train", "dev" or "test".
 
@@ -409,13 +328,13 @@ class TriviaQA(Answering):
         return trivia.read(find(data, patterns, self.name))
 
 
-class OwnQuestions(Answering):
-    """A custom table; where some of its questions have no answer, the rules of SQuAD 2.0 hold.
+class CustomQuestions(Answering):
+    """A custom table. If one of its questions has no answer, the rules of SQuAD 2.0 hold.
 
     Parameters
     ----------
     columns : mapping
-        What the columns are called, by their role, one of `COLUMNS`.
+        Names of the columns by their role, one of `COLUMNS`.
     """
 
     name = "qa"
@@ -425,65 +344,30 @@ class OwnQuestions(Answering):
         self.columns = dict(columns)
 
     def read(self, data: Path, split: str) -> list[Question]:
-        """Read the table of one split.
-
-        Parameters
-        ----------
-        data : Path
-            Folder of the tables, or one of them.
-        split : str
-            "train", "dev" or "test", which may lack its answers.
-
-        Returns
-        -------
-        list of Question
-            In the order of the rows.
-        """
+        """Read the table of one split. A "test" table may lack its answers."""
         unlabelled = {"answer": None, "start": None}
         return read_custom(tables.read_questions, custom_file(data, split), split, self.columns, unlabelled)
 
     def asked(self, example: Question) -> dict[str, str]:
-        """Return the question, to stand beside its prediction in JSON.
-
-        Parameters
-        ----------
-        example : Question
-            One that `read` returned.
-
-        Returns
-        -------
-        dict
-            `question`.
-        """
+        """Return the question as `question`, to write next to its prediction in JSON."""
         return {"question": example.question}
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Return whether some of the questions are said to have no answer.
-
-        Parameters
-        ----------
-        examples : sequence of Question
-            Those that are asked.
-
-        Returns
-        -------
-        bool
-            Whether one is impossible.
-        """
+        """Return whether the table says of a question that it has no answer."""
         return any(question.impossible for question in examples)
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
-    """Make the task of that name.
+    """Make a task by its name.
 
     Parameters
     ----------
     name : str
         "squad1", "squad2", "triviaqa" or "qa".
     title : str
-        A line for people.
+        A one-line description.
     columns : mapping
-        For "qa", what the columns of its table are called.
+        For "qa", names of the columns of its table, by their role.
 
     Returns
     -------
@@ -492,7 +376,7 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
     """
     task: Answering
     if name == "qa":
-        task = OwnQuestions(columns)
+        task = CustomQuestions(columns)
     elif name == "triviaqa":
         task = TriviaQA()
     else:
@@ -507,11 +391,11 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
     Parameters
     ----------
     model : Finetuned
-        Of one of the tasks of this module.
+        A model for one of the tasks of this module.
     question : str
-        A longer one than `max_question` pieces loses its end.
+        The question. After `max_question` pieces it is cut.
     text : str
-        What the answer is cut out of.
+        The text that the answer is cut out of.
     show : bool, default False
         Whether to show progress on the error stream.
 
@@ -523,7 +407,7 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
     Raises
     ------
     InputError
-        When the model is one of another task, or the question or the text is empty.
+        When the model is for another task, or the question or the text is empty.
     """
     if model.head.kind != Answering.kind:
         problem = f"The model was fine-tuned for {model.task.name}, which answers no questions"
@@ -542,32 +426,32 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
 
 # odds (Q,) answered (Q,) silent (Q,) -> threshold
 def best_threshold(odds: np.ndarray, answered: np.ndarray, silent: np.ndarray) -> float:
-    """Choose the null odds up to which questions are answered: those of the largest sum of scores.
+    """Choose the null odds up to which questions are answered, so that the sum of the metric is largest.
 
-    Questions of equal odds are answered together, or not.
+    Questions with equal odds are either all answered or all not.
 
     Parameters
     ----------
     odds : numpy.ndarray
-        How much better no answer is than the best one, (Q,) for each question; at least one.
+        Null odds of each question, (Q,), at least one: the score of no answer minus that of the best answer.
     answered : numpy.ndarray
-        Score of each question with its best answer, (Q,).
+        Metric of each question if it is answered, (Q,).
     silent : numpy.ndarray
-        Score of each question with none, (Q,).
+        Metric of each question if it is not answered, (Q,).
 
     Returns
     -------
     float
-        The odds of the last question that is answered, as the official script of SQuAD 2.0 has it; just below
-        all of them where it is best to answer none.
+        The odds of the last question that is answered, as in the official script of SQuAD 2.0; just below the
+        lowest odds if it is best to answer none.
     """
     order = np.argsort(odds, kind="stable")
     odds = odds[order]
     gains = (answered - silent)[order]
-    reached = np.concatenate([[0.0], np.cumsum(gains)])  # with the first n questions answered
+    reached = np.concatenate([[0.0], np.cumsum(gains)])  # gain if the first n questions are answered
     differs = odds[1:] != odds[:-1]
-    is_between = np.concatenate([[True], differs, [True]])  # never among equal odds
-    sums = np.where(is_between, reached, -np.inf)
+    is_possible = np.concatenate([[True], differs, [True]])  # no threshold separates equal odds
+    sums = np.where(is_possible, reached, -np.inf)
     n_answered = int(sums.argmax())
     if not n_answered:
         return float(np.nextafter(odds[0], -np.inf))
@@ -575,12 +459,12 @@ def best_threshold(odds: np.ndarray, answered: np.ndarray, silent: np.ndarray) -
 
 
 def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str, str, str]:
-    """Return a part of a text with what stands around it, in one line and in whole words.
+    """Return a part of a text and its surroundings, in one line and in whole words.
 
     Parameters
     ----------
     text : str
-        Of any length.
+        A text of any length.
     begin, end : int
         First character of the part, and the one after its last.
     around : int, default 160
@@ -589,7 +473,7 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
     Returns
     -------
     tuple of str
-        What stands before, the part, and what follows; "…" stands where the text is longer.
+        What precedes the part, the part, and what follows it. "…" marks where the text goes on.
     """
     first = max(0, begin - around)
     last = min(len(text), end + around)
@@ -606,16 +490,16 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
 
 
 def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
-    """Find the file, compressed or not, of the first pattern that fits; a path to a file is taken as it is.
+    """Find a file, compressed or not, by the first pattern that matches; a path to a file is taken as it is.
 
     Parameters
     ----------
     folder : Path
         Where to look, or the file.
     patterns : sequence of str
-        As of `Path.glob`; those without "*" are named where nothing fits.
+        Patterns for `Path.glob`. If nothing matches, the error names those without "*".
     task : str, optional
-        An error says where to get the files of this task.
+        A task, so that the error can say where to get its files.
 
     Returns
     -------
@@ -625,9 +509,9 @@ def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
     Raises
     ------
     InputError
-        When there is no such folder, or several files fit one pattern.
+        When there is no such folder, or several files match a pattern.
     MissingFile
-        When no file fits any.
+        When no file matches.
     """
     place = where_to_get(task)
     if folder.is_file():
@@ -646,7 +530,7 @@ def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:
-    """Return a prediction as it is kept; without a threshold there is an answer in any case."""
+    """Return the prediction for a question. Without a threshold, it is an answer in any case."""
     candidates = answers.best or [Candidate("", 0.0, 0.0)]
     chosen = candidates[0]
     odds = {}
@@ -685,6 +569,6 @@ def _null_odds(predictions: Predictions) -> dict[str, float]:
 
 
 def _best_text(prediction: dict[str, Any]) -> str:
-    """Return the best answer that is one, whether or not it was given."""
+    """Return the best answer that is not empty, whether or not the model gave it."""
     texts = (answer["text"] for answer in prediction["n_best"] if answer["text"])
     return next(texts, "")

@@ -1,8 +1,8 @@
 """Naive Bayes over the words of a text: how well texts can be classified without a BERT.
 
-Multinomial, with every count one larger (Manning, Raghavan and Schütze, "Introduction to Information
-Retrieval", section 13.2). It takes seconds, and on many sets of short texts it is hard to beat: a report says
-its score beside the model's.
+It is multinomial, with one added to every count (Manning, Raghavan and Schütze, "Introduction to Information
+Retrieval", section 13.2). It takes seconds, and on many sets of short texts it is hard to beat; reports show
+its score next to the model's.
 """
 
 import math
@@ -24,7 +24,7 @@ def words_of(text: str) -> list[str]:
     Parameters
     ----------
     text : str
-        Of any length.
+        A text of any length.
 
     Returns
     -------
@@ -35,20 +35,20 @@ def words_of(text: str) -> list[str]:
 
 
 def features_of(example: Any, longest: int = 1) -> list[Hashable]:
-    """Return what naive Bayes counts of a text or a pair of texts.
+    """Return the features of a text or a pair of texts that naive Bayes counts.
 
     Parameters
     ----------
     example : TextExample
-        Its label is not looked at.
+        A text or a pair. Its label is not read.
     longest : int, default 1
-        Up to how many words in a row are counted; 0 for none.
+        Length of the longest n-grams; 0 for none.
 
     Returns
     -------
     list
-        The n-grams of each text, apart for the two of a pair; of a pair also which words both texts have, and
-        how large a share of all their words that is, in tenths. With `longest` 0 the share alone.
+        The n-grams of each text, those of a second text kept apart. For a pair also the words that both texts
+        have, and their share of all the words, in tenths; with `longest` 0, only that share.
     """
     texts = (example.first, example.second)
     sides = [words_of(text) for text in texts if text is not None]
@@ -68,9 +68,9 @@ def features_of(example: Any, longest: int = 1) -> list[Hashable]:
 
 
 class NaiveBayes:
-    """Multinomial naive Bayes whose counts are one larger than they are.
+    """Multinomial naive Bayes with one added to every count.
 
-    Only what was seen is kept, so many classes take no more memory than few.
+    Only features that occur are stored, so that many classes take no more memory than few.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class NaiveBayes:
     classes : sequence of int
         The class of each example, from 0 to K-1.
     K : int
-        How many classes there are.
+        Number of classes.
     """
 
     def __init__(
@@ -94,27 +94,25 @@ class NaiveBayes:
             for feature in row:
                 counts[feature][k] += 1
                 totals[k] += 1
-        # log(count + 1) of each class in which a feature was seen; in the others it is 0.
+        # log(count + 1) for each class in which a feature occurs; for the others it is 0.
         self._seen = {}
         for feature, by_class in counts.items():
             logarithms = [math.log(count + 1) for count in by_class.values()]
             self._seen[feature] = list(by_class), logarithms
         smoothed_totals = totals + len(counts)
-        self._unseen = np.log(
-            np.maximum(1, smoothed_totals)
-        )  # of each class, the logarithm of all its counts
+        self._unseen = np.log(np.maximum(1, smoothed_totals))  # (K,) logarithm of the sum of a class's counts
         examples = np.bincount(classes, minlength=K)
         shares = np.maximum(examples, 1e-9) / len(classes)
         self._prior = np.log(shares)
 
     # -> (n,K)
     def log_probabilities(self, rows: Iterable[Iterable[Hashable]]) -> np.ndarray:
-        """Return log p(class, features) of each example and class.
+        """Return log p(class, features) for each example and class.
 
         Parameters
         ----------
         rows : iterable of lists
-            The features of each example; those that were never seen do not count.
+            The features of each example; those that never occurred in training are ignored.
 
         Returns
         -------
@@ -132,9 +130,9 @@ class NaiveBayes:
 
 
 class NaiveBayesOfEach:
-    """A naive Bayes of two classes for each of several labels: does the label apply to an example, or not?
+    """A two-class naive Bayes for each of several labels: does the label apply to an example or not?
 
-    The same as K objects `NaiveBayes`, with the counts of the features kept once.
+    It predicts the same as K objects `NaiveBayes`, but stores the counts of the features only once.
 
     Parameters
     ----------
@@ -143,7 +141,7 @@ class NaiveBayesOfEach:
     labels : sequence of sequences of int
         The labels that apply to each example, from 0 to K-1.
     K : int
-        How many labels there are.
+        Number of labels.
     """
 
     def __init__(
@@ -154,8 +152,8 @@ class NaiveBayesOfEach:
     ) -> None:
         everywhere: Counter[Hashable] = Counter()
         counts: dict[Hashable, Counter[int]] = defaultdict(Counter)
-        totals = np.zeros(K)  # features of the examples that each label applies to
-        examples = np.zeros(K)  # how many these are
+        totals = np.zeros(K)  # number of features in the examples with each label
+        examples = np.zeros(K)  # number of examples with each label
         for row, applying in zip(rows, labels, strict=True):
             features = list(row)
             everywhere.update(features)
@@ -164,7 +162,8 @@ class NaiveBayesOfEach:
             examples[columns] += 1
             for feature in features:
                 counts[feature].update(applying)
-        # Log of the ratio of both counts of a feature: of labels never seen with it, and what others add.
+        # For each feature, the log of the ratio of its counts with and without a label: first that of labels
+        # that it never occurs with, then what the ratios of the other labels add to it.
         self._seen = {}
         for feature, count in everywhere.items():
             by_label = counts[feature]
@@ -186,12 +185,12 @@ class NaiveBayesOfEach:
 
     # -> (n,K)
     def log_odds(self, rows: Iterable[Iterable[Hashable]]) -> np.ndarray:
-        """Return log p(label applies, features) - log p(it does not, features) of each example and label.
+        """Return log p(label applies, features) - log p(it does not, features) for each example and label.
 
         Parameters
         ----------
         rows : iterable of lists
-            The features of each example; those that were never seen do not count.
+            The features of each example; those that never occurred in training are ignored.
 
         Returns
         -------
@@ -210,12 +209,12 @@ class NaiveBayesOfEach:
 
 
 class BagOfWords:
-    """Naive Bayes over words that predicts what a task of texts predicts.
+    """Naive Bayes over words that answers a task of text classification.
 
     Parameters
     ----------
     examples : sequence of TextExample
-        The training examples, with their labels: strings, or tuples of strings where several may apply.
+        The training examples, with labels: strings, or tuples of strings if several may apply.
     labels : tuple of str
         The classes.
     several : bool, default False
@@ -236,17 +235,17 @@ class BagOfWords:
             self._one = NaiveBayes(rows, classes, len(labels))
 
     def predictions(self, examples: Examples) -> Predictions:
-        """Return the predictions of examples in the form that a model of the task has.
+        """Return predictions in the form in which a model of the task makes them.
 
         Parameters
         ----------
         examples : sequence of TextExample
-            Labels need not be known.
+            The examples. Labels need not be known.
 
         Returns
         -------
         list of dict
-            `label`; where several classes may apply, `labels`, those of a probability of one half or more,
+            `label`; if several classes may apply, `labels`, those with a probability of at least one half,
             and `probabilities`.
         """
         rows = map(features_of, examples)

@@ -20,61 +20,61 @@ from minibert.model.params import Head, Parameters
 from minibert.tasks import similarity_losses
 from minibert.tasks.task import Features
 
-Position = list[int]  # [epoch, how many features of it are used up]
-Done: TypeAlias = Callable[[int], object]  # called with how much more is done, such as tokens
+Position = list[int]  # [epoch, number of features already used in it]
+Done: TypeAlias = Callable[[int], object]  # called with the work done since the last call, such as tokens
 
 
 def nothing(done: int) -> None:
-    """Take no notice of progress.
+    """Ignore progress: the default where a callback is optional.
 
     Parameters
     ----------
     done : int
-        How much more is done.
+        Work done since the last call.
     """
 
 
 # -> (n,)
 def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
-    """Draw the order of n features in one epoch, the same on every machine.
+    """Draw the order of n features in one epoch; it is the same on every machine.
 
     Parameters
     ----------
     n : int
-        How many features there are.
+        Number of features.
     seed : int
         Seed of the run.
     epoch : int
-        From 0. Each has an order of its own.
+        Index of the epoch, from 0; each has its own order.
 
     Returns
     -------
     numpy.ndarray
-        The numbers from 0 to n - 1, (n,): a function of seed and epoch alone.
+        The indices 0 to n - 1, (n,), in an order that depends only on seed and epoch.
     """
     return draws.permutation(np.arange(n), draws.key(seed, epoch))
 
 
 # groups (n,) -> (n,)
 def balanced_order(groups: np.ndarray, seed: int, epoch: int) -> np.ndarray:
-    """Draw n features for one epoch, as many of each group.
+    """Draw n features for one epoch, equally many of each group.
 
-    Of a group all are shown once before any is shown again, from one epoch to the next.
+    Every member of a group is shown once before any is shown again, across epochs as well.
 
     Parameters
     ----------
     groups : numpy.ndarray
-        The group of each feature, (n,) from 0 to K - 1; each group has at least one.
+        Group of each feature, (n,) from 0 to K - 1. No group is empty.
     seed : int
         Seed of the run.
     epoch : int
-        From 0.
+        Index of the epoch, from 0.
 
     Returns
     -------
     numpy.ndarray
-        Numbers of features, (n,), in the order to show them. Where K does not divide n, the first groups
-        have one more than the others.
+        Indices of features, (n,), in the order to show them. If K does not divide n, the first groups have
+        one more than the others.
     """
     n = len(groups)
     K = int(groups.max()) + 1
@@ -82,14 +82,12 @@ def balanced_order(groups: np.ndarray, seed: int, epoch: int) -> np.ndarray:
     for group in range(K):
         members = np.flatnonzero(groups == group)
         count = n // K + (group < n % K)
-        # All members in a row make a round; the epochs read on where the one before has stopped.
+        # A round is a random order of all members. Each epoch reads on where the one before stopped.
         first_round, begin = divmod(epoch * count, len(members))
         last_round = first_round + 1 + count // len(members)
         group_seed = draws.key(seed, group)
-        rounds = [
-            epoch_order(len(members), group_seed, number) for number in range(first_round, last_round + 1)
-        ]
-        order = np.concatenate(rounds)
+        rounds = range(first_round, last_round + 1)
+        order = np.concatenate([epoch_order(len(members), group_seed, index) for index in rounds])
         chosen.append(members[order[begin : begin + count]])
     return np.concatenate(chosen)[epoch_order(n, seed, epoch)]
 
@@ -101,29 +99,29 @@ def drawn(
     position: Position | None = None,
     groups: Array | None = None,
 ) -> Iterator[tuple[list[int], Position]]:
-    """Yield batches of the numbers below n, without end, and the position after each.
+    """Yield endless batches of the indices 0 to n - 1, with the position after each batch.
 
-    Every epoch shows each number once, in an order of its own; its last batch has what is left.
+    Every epoch shows each index once, in its own order. The last batch of an epoch may be smaller.
 
     Parameters
     ----------
     n : int
-        How many features there are, at least one.
+        Number of features, at least one.
     batch_size : int
-        Of every batch but the last of an epoch.
+        Features in a batch.
     seed : int
         Seed of the run.
     position : list of int, optional
-        [epoch, how many features of it are used up] to go on from. The beginning by default.
+        Where to start: [epoch, number of features already used in it]. By default at the beginning.
     groups : numpy.ndarray, optional
-        The group of each feature, (n,): epochs then show as many of each group, see `balanced_order`.
+        Group of each feature, (n,). Epochs then show equally many of each group, see `balanced_order`.
 
     Yields
     ------
     list of int
-        The numbers of one batch.
+        The indices in one batch.
     list of int
-        The position after it, to be kept in a checkpoint.
+        The position after it, for a checkpoint.
     """
     epoch, used = position or [0, 0]
     while True:
@@ -145,24 +143,24 @@ def training_batches(
     groups: np.ndarray | None = None,
     weights: np.ndarray | None = None,
 ) -> Iterator[tuple[TaskBatch, Position]]:
-    """Yield endless batches from a position on, with the position after each.
+    """Yield endless batches from a position on, with the position after each batch.
 
-    They are not sorted by length: without padding that would save nothing, and make each batch too uniform.
+    They are not sorted by length: without padding this would save nothing, and make a batch too uniform.
 
     Parameters
     ----------
     features : sequence of Feature
-        The training examples, with their labels.
+        The training examples, with labels.
     head : Head
-        That they are for.
+        The head to train.
     batch_size : int
-        Features of a batch; the last one of an epoch has what is left.
+        Features in a batch; the last batch of an epoch may be smaller.
     seed : int
         Seed of the run.
     position : list of int, optional
-        [epoch, how many features of it are used up] to go on from. The beginning by default.
+        Where to start: [epoch, number of features already used in it]. By default at the beginning.
     groups : numpy.ndarray, optional
-        The group of each feature, (n,): epochs then show as many of each group, and not all features once.
+        Group of each feature, (n,). Epochs then draw equally many of each group, not every feature once.
     weights : numpy.ndarray, optional
         Weights of the classes in the loss, (K,), see `weighted`.
 
@@ -173,8 +171,8 @@ def training_batches(
     list of int
         The position after it.
     """
-    for numbers, after in drawn(len(features), batch_size, seed, position, groups):
-        chosen = [features[number] for number in numbers]
+    for indices, after in drawn(len(features), batch_size, seed, position, groups):
+        chosen = [features[index] for index in indices]
         batch = TaskBatch.pack_features(chosen, head)
         if weights is not None:
             batch = weighted(batch, head, weights)
@@ -183,22 +181,22 @@ def training_batches(
 
 # weights (K,)
 def weighted(batch: TaskBatch, head: Head, weights: np.ndarray) -> TaskBatch:
-    """Weigh the classes of a whole batch in its loss.
+    """Weight the classes in the loss of a whole batch.
 
     Parameters
     ----------
     batch : TaskBatch
-        With labels.
+        A batch with labels.
     head : Head
-        Head of the kind "classify", or "multilabel" where several classes may apply.
+        Head of the kind "classify", or "multilabel" if several classes may apply.
     weights : numpy.ndarray
         Weights of the classes, (K,).
 
     Returns
     -------
     TaskBatch
-        The same texts, whose loss is that of PyTorch's `CrossEntropyLoss(weight=weights)`, whose mean is
-        weighted too; where several classes apply, that of `BCEWithLogitsLoss(pos_weight=weights)`.
+        The same texts. Their loss is that of PyTorch's `CrossEntropyLoss(weight=weights)`, whose mean is
+        weighted too; if several classes may apply, that of `BCEWithLogitsLoss(pos_weight=weights)`.
     """
     if head.kind == "multilabel":
         return dataclasses.replace(batch, labels=batch.labels * weights)
@@ -208,52 +206,52 @@ def weighted(batch: TaskBatch, head: Head, weights: np.ndarray) -> TaskBatch:
 
 # -> (n,)
 def lengths(features: Features) -> np.ndarray:
-    """Count the tokens of each feature, all its sequences together.
+    """Count the tokens of each feature, in all its sequences.
 
     Parameters
     ----------
     features : sequence of Feature
-        Where it has an attribute `lengths`, no feature is made for the count.
+        If it has an attribute `lengths`, no feature has to be made for the count.
 
     Returns
     -------
     numpy.ndarray
-        Tokens, (n,).
+        Number of tokens, (n,).
     """
-    known = getattr(features, "lengths", None)  # of features that are made when asked for
-    if known is not None:
-        return np.asarray(known)
+    counted = getattr(features, "lengths", None)  # sequences that make features on demand have it
+    if counted is not None:
+        return np.asarray(counted)
     counts = [sum(len(sequence.input_ids) for sequence in feature.sequences) for feature in features]
     return np.array(counts, np.int64)
 
 
-# tokens (n,) -> arrays of numbers of features
+# tokens (n,) -> arrays of indices of features
 def token_budget_batches(tokens: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Group features to predict together: neighbours in length, the longest first.
+    """Group features of similar length into batches for prediction, the longest first.
 
-    With the longest first, a model that does not fit into memory is found out at once, and the time left is
-    not underestimated.
+    That way a model that does not fit into memory fails at once, and the remaining time is not
+    underestimated.
 
     Parameters
     ----------
     tokens : numpy.ndarray
-        Tokens of each feature, (n,).
+        Number of tokens of each feature, (n,).
     budget : int
-        Most tokens of a batch; a longer feature is a batch by itself.
+        Most tokens in a batch; a longer feature is a batch by itself.
 
     Returns
     -------
     list of numpy.ndarray
-        Numbers of features, each in one of the batches; [] for no feature.
+        Indices of features; every feature is in one of the batches. [] if there are no features.
     """
     order = np.argsort(-tokens, kind="stable")
     batches = []
     begin = 0
     size = 0
-    for place, length in enumerate(tokens[order].tolist()):
-        if place > begin and size + length > budget:
-            batches.append(order[begin:place])
-            begin = place
+    for position, length in enumerate(tokens[order].tolist()):
+        if position > begin and size + length > budget:
+            batches.append(order[begin:position])
+            begin = position
             size = 0
         size += length
     if len(order):
@@ -277,32 +275,32 @@ def outputs(
     params : Parameters
         Parameters of the model, with its config and head.
     features : sequence of Feature
-        What is asked.
+        The model's inputs.
     budget : int
-        Most tokens of a batch, see `token_budget_batches`.
+        Most tokens in a batch, see `token_budget_batches`.
     done : callable, optional
         Called after each batch with the number of its tokens.
 
     Returns
     -------
     list of numpy.ndarray
-        The scores of each feature, in the order of the features; shapes are those of `batch_outputs`.
+        The scores of each feature, in the order of the features; see `batch_outputs` for the shapes.
     """
     results: list[Any] = [None] * len(features)
     tokens = lengths(features)
     tree = runtime_of(ops).to_device(params.tree)
-    for numbers in token_budget_batches(tokens, budget):
-        chosen = [features[number] for number in numbers.tolist()]
+    for indices in token_budget_batches(tokens, budget):
+        chosen = [features[index] for index in indices.tolist()]
         batch = TaskBatch.pack_features(chosen, params.head)
         params.config.warn_untrained(int(batch.lengths.max()))
         scores = batch_outputs(ops, params.config, params.head, tree, batch)
-        for number, feature_scores in zip(numbers.tolist(), scores, strict=True):
-            results[number] = feature_scores
-        done(int(tokens[numbers].sum()))
+        for index, feature_scores in zip(indices.tolist(), scores, strict=True):
+            results[index] = feature_scores
+        done(int(tokens[indices].sum()))
     return results
 
 
-# -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,); (2,H) of texts that are read one by one
+# -> one array for each example: (K,), (1,), (n,2), (rows,K) or (c,); (2,H) for two texts read one at a time
 def batch_outputs(
     ops: Any,
     config: BertConfig,
@@ -310,7 +308,7 @@ def batch_outputs(
     params: Params,
     batch: TaskBatch,
 ) -> list[Array]:
-    """Return the scores of every example of a batch by itself; no dropout, nothing kept for backward.
+    """Return the scores of every example of a batch, without dropout; nothing is saved for backward.
 
     Parameters
     ----------
@@ -319,17 +317,17 @@ def batch_outputs(
     config : BertConfig
         Sizes of the model.
     head : Head
-        What stands on the encoder.
+        The output layer.
     params : dict
-        The tree of parameters, where the engine wants it.
+        The tree of parameters, in the engine's memory.
     batch : TaskBatch
-        Labels are not needed.
+        A batch. Labels are not needed.
 
     Returns
     -------
     list of numpy.ndarray
-        One array for each example: (K,) of classes, (1,) of a number, (n,2) of the tokens of a window,
-        (rows,K) of tagged words or (c,) of choices; (2,H) of two texts that are read one by one.
+        One array for each example: (K,) for classes, (1,) for a number, (n,2) for the tokens of a window,
+        (rows,K) for tagged words or (c,) for choices; (2,H) for two texts that are read one at a time.
     """
     runtime = runtime_of(ops)
     scores_of = functions_of(head).scores_of
@@ -343,32 +341,32 @@ def batch_outputs(
 
 
 def functions_of(head: Head) -> Any:
-    """Return the module with `loss`, `loss_backward` and `scores_of` of a head.
+    """Return the module with `loss`, `loss_backward` and `scores_of` for a head.
 
     Parameters
     ----------
     head : Head
-        What stands on the encoder.
+        The output layer.
 
     Returns
     -------
     module
-        `similarity_losses` for texts that are compared by their vectors, else `model.heads`.
+        `similarity_losses` if texts are compared by their vectors, else `model.heads`.
     """
     return similarity_losses if head.kind in SIMILARITY else heads
 
 
 def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:
-    """Refuse outputs of dev after a step that are not finite.
+    """Refuse scores of dev that are not finite.
 
-    The loss shows such parameters only one step later, and after the last step there is none.
+    The loss shows such parameters only in the next step, and after the last step there is none.
 
     Parameters
     ----------
     outputs : iterable of numpy.ndarray
         The scores of each feature.
     step : int
-        The last one before them, for the message.
+        Number of steps taken, for the message.
     rate : float
         Highest learning rate of the run, for the message.
 

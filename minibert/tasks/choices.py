@@ -3,7 +3,6 @@
 Each ending makes a sequence with the context, `[CLS] context [SEP] start ending [SEP]`, and gets one score.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -21,19 +20,29 @@ from minibert.data.stand_ins import divided
 from minibert.tasks import metrics
 from minibert.tasks.custom_files import matching
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.task import (
+    Examples,
+    Labels,
+    Mistake,
+    Outputs,
+    Predictions,
+    Task,
+    Tuned,
+    softmax,
+    surprise,
+)
 from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
-BLOCK = 1024  # examples that are tokenised together
-DIVIDED = "-dev"
+BLOCK = 1024  # number of examples to tokenise together
+DIVIDED = "-dev"  # ending of the names of tasks that divide the dev file
 
 
 class Source(NamedTuple):
-    """How the files of a task are read, and their names: by the makers, and on the Hugging Face hub."""
+    """How to read the files of a task, and their names: official ones, and those on the Hugging Face hub."""
 
     read: Callable[[Path], list[ChoiceExample]]
-    copy: str  # what stands in the names on the hub
+    copy: str  # part of the file names on the hub
     train: str = "train.jsonl"
     dev: str = "val.jsonl"
     test: str = "test.jsonl"
@@ -50,19 +59,19 @@ SOURCES = {
 
 
 class Choices(Task):
-    """One of several endings. A prediction is `{"choice": n, "probabilities": [p, ...]}`.
+    """One of several endings. A prediction is `{"choice": index, "probabilities": [p, ...]}`.
 
-    With "-dev" after the name the dev file is divided by context, four fifths of it to train on, for data of
-    which there is no train file.
+    For data without a train file there are tasks whose names end with "-dev": they divide the dev file by
+    context, and train on four fifths of it.
 
     Parameters
     ----------
     name : str
         One of `SOURCES`, or "hellaswag-dev".
     title : str
-        A line for people.
+        A one-line description.
     columns : mapping, optional
-        Not needed: official files have their own columns.
+        Ignored: official files have their own columns.
     """
 
     kind = "choice"
@@ -90,7 +99,7 @@ class Choices(Task):
         Raises
         ------
         InputError
-            When there is no such folder, or the file is not one of this task.
+            When there is no such folder, or the file does not belong to this task.
         MissingFile
             When the folder has no file of the split.
         """
@@ -127,27 +136,16 @@ class Choices(Task):
     ) -> Iterator[Feature]:
         """Yield the sequences of each example, one for every ending (Devlin et al. 2019, section 4.4).
 
-        Parameters
-        ----------
-        examples : iterable of ChoiceExample
-            In their order, which `Feature.example` counts from 0; all of as many endings.
-        tokenizer : Tokenizer
-            That of the model.
-        labels : tuple of str
-            Not needed: (), as choices are not classes.
-        max_length : int
-            Most tokens of a sequence, [CLS] and [SEP] included.
-        training : bool
-            Whether the features are for training, so that labels have to be known.
+        All examples need the same number of endings.
 
         Yields
         ------
         Feature
-            One for each example, with the number of the right ending as its label.
+            One for each example, with the index of the right ending as its label.
         """
         source = iter(examples)
-        numbers = count()
-        choices = None
+        indices = count()
+        choices = None  # number of endings
         written = WrittenTokens(tokenizer)
         while block := list(islice(source, BLOCK)):
             contexts: list[str] = []
@@ -159,14 +157,15 @@ class Choices(Task):
                 endings += [f"{example.start} {ending}".strip() for ending in example.endings]
             encoded = tokenizer.encode_batch(contexts, endings, max_length=max_length)
             sequence_of_token = np.repeat(np.arange(len(encoded)), np.diff(encoded.cu_seqlens))
-            is_first = sequence_of_token % (choices or 1) == 0  # of an example: they share its context
+            # The sequences of an example share its context: it is counted in the first one only.
+            is_first = sequence_of_token % (choices or 1) == 0
             written.add(encoded, is_first | (encoded.token_type_ids == 1))
             sequences = (
                 Sequence(encoding.ids, encoding.token_type_ids, cut=cut)
                 for encoding, cut in zip(encoded, encoded.n_cut.tolist(), strict=True)
             )
             for example in block:
-                yield Feature(tuple(islice(sequences, choices)), example.label, None, next(numbers))
+                yield Feature(tuple(islice(sequences, choices)), example.label, None, next(indices))
         written.warn()
 
     def predict(
@@ -177,20 +176,12 @@ class Choices(Task):
         labels: Labels,
         tuned: Tuned,
     ) -> list[dict[str, Any]]:
-        """Return the likeliest ending of every example.
+        """Return the most likely ending of every example.
 
         Parameters
         ----------
-        examples : sequence of ChoiceExample
-            As `read` returned them.
-        features : sequence of Feature
-            Not needed: the outputs are in the order of the examples.
         outputs : sequence of numpy.ndarray
             One score for each ending of an example, (c,).
-        labels : tuple of str
-            Not needed: (), as outputs are not classes.
-        tuned : dict
-            What `tune` chose on dev. Not needed.
 
         Returns
         -------
@@ -210,43 +201,18 @@ class Choices(Task):
         examples: Examples,
         predictions: Predictions,
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices of the right and of the chosen endings."""
         self.require_labels(examples)
         gold = [example.label for example in examples]
         predicted = [prediction["choice"] for prediction in predictions]
         return np.array(gold), np.array(predicted)
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute the share of right choices.
-
-        Parameters
-        ----------
-        examples : sequence of ChoiceExample
-            As `read` returned them, each with its label.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
-
-        Returns
-        -------
-        dict
-            `accuracy`.
-        """
+        """Compute the share of right choices, `accuracy`."""
         return {"accuracy": metrics.accuracy(*self._numbers(examples, predictions))}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the accuracy as a function of examples, for its interval.
-
-        Parameters
-        ----------
-        examples : sequence of ChoiceExample
-            As `read` returned them, each with its label.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
-
-        Returns
-        -------
-        Mean
-            Of whether each choice is right.
-        """
+        """Return the accuracy as a function of examples, for its confidence interval."""
         return mean_of(np.equal(*self._numbers(examples, predictions)))
 
     def write(
@@ -256,24 +222,7 @@ class Choices(Task):
         examples: Examples,
         predictions: Predictions,
     ) -> list[Path]:
-        """Write `swag-test.csv` and the like: the number of the chosen ending for each id.
-
-        Parameters
-        ----------
-        folder : Path
-            Where to write.
-        split : str
-            Name of the split, which is part of the file's name.
-        examples : sequence of ChoiceExample
-            As `read` returned them.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
-
-        Returns
-        -------
-        list of Path
-            The file.
-        """
+        """Write a table with the index of the chosen ending for each id, such as `swag-test.csv`."""
         lines = ["id,pred\n"]
         for example, prediction in zip(examples, predictions, strict=True):
             lines.append(f"{example.id},{prediction['choice']}\n")
@@ -283,15 +232,15 @@ class Choices(Task):
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
         """Yield wrong choices; the less likely the right ending was, the worse."""
-        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+        for index, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
                 probability = prediction["probabilities"][example.label]
                 yield Mistake(
                     text=f"{example.context} {example.start}".strip(),
                     expected=example.endings[example.label],
                     found=example.endings[prediction["choice"]],
-                    badness=-math.log(max(probability, 1e-300)),
-                    example=number,
+                    severity=surprise(probability),
+                    example=index,
                 )
 
     def as_read(
@@ -301,24 +250,7 @@ class Choices(Task):
         tokenizer: Any,
         max_length: int,
     ) -> Mistake:
-        """Return the context as it was read with the right ending, and both endings.
-
-        Parameters
-        ----------
-        mistake : Mistake
-            One of `mistakes`.
-        example : ChoiceExample
-            Which it was made of.
-        tokenizer : Tokenizer
-            That of the model.
-        max_length : int
-            Most tokens of a sequence, as the model has read it.
-
-        Returns
-        -------
-        Mistake
-            With marks where the model stopped reading.
-        """
+        """Mark in a mistake where the model stopped reading: in the context, and in both endings."""
 
         def read_with(ending: str) -> tuple[str, str]:
             second = f"{example.start} {ending}".strip()
@@ -335,6 +267,7 @@ create = Choices
 
 
 def _check(example: ChoiceExample, choices: int, training: bool) -> None:
+    """Raise InputError for an example that can't be asked, or not be trained on."""
     place = f"example {example.id}"
     if len(example.endings) != choices:
         problem = f"{len(example.endings)} endings, where other examples have {choices}"

@@ -1,4 +1,4 @@
-"""Custom files in place of a task's official ones: which file of a folder to read, and how."""
+"""Custom files instead of a task's official ones: which file of a folder to read, and how."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -8,23 +8,23 @@ from minibert.base.errors import InputError, MissingFile
 from minibert.base.reading import PACKED
 from minibert.data.tables import MissingColumn
 
-ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables
+ENDINGS = (".csv", ".tsv", ".jsonl")  # suffixes of tables
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """Return the files whose names fit a pattern; those that are compressed come last.
+    """Return the files whose names match a pattern; compressed ones come last.
 
     Parameters
     ----------
     folder : Path
-        Where to look, not in folders below it unless the pattern says so.
+        Where to look; folders in it are searched only if the pattern says so.
     pattern : str
-        As of `Path.glob`, without the ending of a compressed file.
+        A pattern for `Path.glob`, without the suffix of compressed files.
 
     Returns
     -------
     list of Path
-        In the order of the alphabet, of every kind of compression.
+        In alphabetical order for every kind of compression.
     """
     paths: list[Path] = []
     for ending in ("", *PACKED):
@@ -38,16 +38,16 @@ def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> No
     Parameters
     ----------
     task : str
-        Its name, for the message.
+        Name of the task, for the message.
     columns : iterable of str
-        What was given: roles of columns, such as "text".
+        Roles of columns that were given, such as "text".
     known : sequence of str
-        The roles that there are.
+        Roles that columns may have.
 
     Raises
     ------
     InputError
-        When one is not known; all of these are listed.
+        When a role is not known; the error lists those that are.
     """
     if unknown := [column for column in columns if column not in known]:
         problem = f"{unknown[0]!r} in `columns` is not a column of {task}"
@@ -59,41 +59,41 @@ def read_custom(
 ) -> Any:
     """Read the table of a split; that of "test" may lack its labels.
 
-    The first row of a table is its header with the column of labels and without it.
+    Whether or not a table has a column of labels, its first row is read as a header in the same way.
 
     Parameters
     ----------
     read : callable
-        A reader of `data.tables` with `columns` as arguments.
+        A reader of `data.tables`, called with `columns` as arguments.
     path : Path
         The table.
     split : str
         "train", "dev" or "test".
     columns : dict
-        Arguments of `read`, such as the names of columns by their role.
+        Arguments for `read`, such as the names of columns by their role.
     unlabelled : dict
-        In "test", these arguments replace those of `columns` if a column of one of these roles is missing.
+        For "test", arguments that replace those in `columns` if the column of one of these roles is missing.
 
     Returns
     -------
     object
-        What `read` returns.
+        Whatever `read` returns.
 
     Raises
     ------
     MissingColumn
-        When a column is missing that the split has to have.
+        When a column is missing that the split needs.
     """
     try:
         return read(path, **columns)
-    except MissingColumn as error:  # a column with holes is another matter
+    except MissingColumn as error:  # a column with empty cells is another error
         if split != "test" or error.role not in unlabelled:
             raise
         return read(path, **columns | unlabelled | {"header": error.header})
 
 
 def custom_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
-    """Find the table of one split in a folder of custom ones; a file is taken as it is.
+    """Find the table of one split in a folder of custom ones; a path to a file is taken as it is.
 
     Parameters
     ----------
@@ -102,19 +102,19 @@ def custom_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     split : str
         "train", "dev" or "test".
     other : sequence of str, optional
-        Names that are allowed beside the split's with one of `ENDINGS`.
+        File names that are allowed as well as the split's name with one of `ENDINGS`.
 
     Returns
     -------
     Path
-        The only file that fits, compressed or not.
+        The only file that matches, compressed or not.
 
     Raises
     ------
     InputError
-        When there is no such folder, or more than one file fits.
+        When there is no such folder, or more than one file matches.
     MissingFile
-        When the folder has none.
+        When no file matches.
     """
     data = Path(data)
     if data.is_file():

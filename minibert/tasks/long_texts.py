@@ -1,7 +1,7 @@
-"""Read texts that are longer than a sequence as overlapping windows, in place of cutting them.
+"""Read texts that are longer than a sequence as overlapping windows, instead of cutting them.
 
-Every window has [CLS] and [SEP] and begins with the last pieces of the one before. Of a pair the longer text
-is windowed, with the whole shorter one beside it in every window.
+Every window has [CLS] and [SEP], and begins with the last pieces of the window before. In a pair, the longer
+text is windowed, and every window holds the whole shorter text as well.
 """
 
 from typing import NamedTuple
@@ -13,33 +13,33 @@ from minibert.core.batch import Sequence
 from minibert.model.head_kinds import POOLS
 from minibert.tokenizer.encoding import Encoding, whole_number
 
-SINGLE, PAIR = 2, 3  # [CLS] and [SEP] of a sequence
+SINGLE, PAIR = 2, 3  # number of special tokens in a sequence with one text, and with two
 
 
 class LongTexts(NamedTuple):
-    """How long texts become windows, and windows one answer."""
+    """How to split long texts into windows, and how to make one answer of them."""
 
-    pool: str  # one of `POOLS`
-    stride: int | None  # pieces that a window has in common with the one before; None: a quarter of them
-    most_windows: int  # of a text, whose end is cut after them
+    pool: str  # how the windows' vectors become one; one of `POOLS`
+    stride: int | None  # pieces that a window shares with the one before; None: a quarter of the window
+    most_windows: int  # most windows of a text; the rest of it is cut
 
     def resolved(self, max_length: int) -> "LongTexts":
-        """Return a copy with a stride for windows of some length.
+        """Return a copy with a stride for windows of a given length.
 
         Parameters
         ----------
         max_length : int
-            Most tokens of a window, [CLS] and [SEP] included.
+            Most tokens in a window, [CLS] and [SEP] included.
 
         Returns
         -------
         LongTexts
-            With the stride that was given, or else a quarter of the pieces that a window has room for.
+            With the given stride, or else a quarter of the pieces that fit into a window.
 
         Raises
         ------
         InputError
-            When there is no such pool, a number is not possible, or the stride leaves no room for a new
+            When there is no such pool, a number is out of range, or the stride leaves no room for a new
             piece.
         """
         if self.pool not in POOLS:
@@ -56,62 +56,62 @@ class LongTexts(NamedTuple):
         return self._replace(stride=stride)
 
     def windows_of(self, lost: int, max_length: int) -> int:
-        """Return how many more windows so many pieces would need, without a second text.
+        """Return how many more windows a single text would need to hold the pieces that were cut.
 
         Parameters
         ----------
         lost : int
-            Pieces that there was no room for.
+            Number of pieces that were cut.
         max_length : int
-            Most tokens of a window, [CLS] and [SEP] included.
+            Most tokens in a window, [CLS] and [SEP] included.
 
         Returns
         -------
         int
-            0 where nothing was lost.
+            0 if nothing was cut.
         """
         return -(-lost // (max_length - SINGLE - (self.stride or 0)))
 
     def reach(self, max_length: int) -> int:
-        """Return the length of a sequence that has as much of a text as all windows together.
+        """Return the length of one sequence that would hold as much of a text as all windows together.
 
         Parameters
         ----------
         max_length : int
-            Most tokens of a window, [CLS] and [SEP] included.
+            Most tokens in a window, [CLS] and [SEP] included.
 
         Returns
         -------
         int
-            Tokens, [CLS] and [SEP] included.
+            Number of tokens, [CLS] and [SEP] included.
         """
         room = max_length - SINGLE
         step = room - (self.stride or 0)
         return SINGLE + room + (self.most_windows - 1) * step
 
     def sequences(self, encoding: Encoding, max_length: int) -> tuple[Sequence, ...]:
-        """Return the windows of a text or pair, of which the last tells how many pieces were cut.
+        """Return the windows of a text or pair; the last one says how many pieces were cut.
 
-        The shorter text of a pair keeps at most half of a window; if the stride would leave no room for
-        new pieces beside it, windows overlap by half.
+        The shorter text of a pair keeps at most half of a window. If the stride would leave no room for new
+        pieces next to it, windows overlap by half.
 
         Parameters
         ----------
         encoding : Encoding
-            Encoding of a text or a pair, with its special tokens, of any length.
+            Encoding of a text or a pair of any length, with its special tokens.
         max_length : int
-            Most tokens of a window, [CLS] and [SEP] included.
+            Most tokens in a window, [CLS] and [SEP] included.
 
         Returns
         -------
         tuple of Sequence
             At least one, and at most `most_windows`.
         """
-        rows = np.arange(len(encoding))  # of the encoding that are kept
-        begin, end = 1, len(encoding) - 1  # of what is windowed, among the rows
+        rows = np.arange(len(encoding))  # rows of the encoding to keep
+        begin, end = 1, len(encoding) - 1  # range of `rows` to split into windows
         first = encoding.n_first
         cut = 0
-        if first < len(encoding):  # a pair
+        if first < len(encoding):  # it is a pair
             n_first, n_second = first - 2, len(encoding) - first - 1
             along_first = n_first > n_second
             if along_first:

@@ -1,12 +1,12 @@
 """Multi-label classification of texts or pairs of texts, from custom tables.
 
-The model answers at [CLS] as for one class; each of its outputs goes through a logistic function by itself.
-A class is predicted where its probability reaches a threshold, the one that gave the best F1 on dev.
+The model answers at [CLS], as for a single class, but each output goes through a logistic function of its
+own. A class is predicted if its probability reaches a threshold: the one with the best F1 on dev.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,62 +19,45 @@ from minibert.data.tables import SEPARATOR
 from minibert.tasks import metrics
 from minibert.tasks.metrics.intervals import Statistic
 from minibert.tasks.sentences import CustomTexts, in_order
-from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
+from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned, surprise
 
-HALF = 0.5  # the threshold of a class that none was chosen for
+HALF = 0.5  # threshold of a class for which none was chosen
 
 
 class ManyLabels(CustomTexts):
-    """The task; a prediction is `{"labels": [name, ...], "probabilities": {name: p}}`, p of every class."""
+    """Any number of classes for each text.
+
+    A prediction is `{"labels": [class, ...], "probabilities": {class: p}}`: the predicted classes, and the
+    probability of every class.
+    """
 
     kind = "multilabel"
     scored = ("macro_f1",)
 
     def names(self, example: TextExample) -> tuple[str, ...]:
-        """Return the classes that an example is labelled with.
-
-        Parameters
-        ----------
-        example : TextExample
-            One that `read` returned.
-
-        Returns
-        -------
-        tuple of str
-            () where none applies, or where they are not known.
-        """
+        """Return the classes of an example, () if none applies or they are unknown."""
         return example.label if isinstance(example.label, tuple) else ()
 
     def labels(self, examples: Examples) -> Labels:
-        """Name the classes in the order of the outputs.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            The training examples.
-
-        Returns
-        -------
-        tuple of str
-            Every class of the examples, sorted.
+        """Return all classes of the training examples, sorted.
 
         Raises
         ------
         InputError
-            When there are examples and none has any class.
+            When there are examples, but none has any class.
         """
-        names = {name for example in examples for name in self.names(example)}
-        if examples and not names:
+        classes = {name for example in examples for name in self.names(example)}
+        if examples and not classes:
             raise InputError("No training example has a label; give some that do.")
-        return in_order(names)
+        return in_order(classes)
 
     # -> (K,)
-    def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
+    def _label(self, example: TextExample, indices: dict[str, int], training: bool) -> Any:
         if example.label is None:
-            return super()._label(example, numbers, training)
+            return super()._label(example, indices, training)
         if training:
-            self._require_known(example, numbers)
-        return np.array([float(name in self.names(example)) for name in numbers])
+            self._require_known(example, indices)
+        return np.array([float(name in self.names(example)) for name in indices])
 
     def tune(
         self,
@@ -84,17 +67,6 @@ class ManyLabels(CustomTexts):
         labels: Labels,
     ) -> Tuned:
         """Choose on dev the probability from which on each class is predicted.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            The dev set, with labels.
-        features : sequence of Feature
-            Not needed: the outputs are in the order of the examples.
-        outputs : sequence of numpy.ndarray
-            The scores of each example, (K,).
-        labels : tuple of str
-            The model's classes, in the order of its outputs.
 
         Returns
         -------
@@ -116,20 +88,14 @@ class ManyLabels(CustomTexts):
         labels: Labels,
         tuned: Tuned,
     ) -> list[dict[str, Any]]:
-        """Return the classes of every example whose probabilities reach their thresholds.
+        """Return for every example the classes whose probabilities reach their thresholds.
 
         Parameters
         ----------
-        examples : sequence of TextExample
-            As `read` returned them.
-        features : sequence of Feature
-            Not needed: the outputs are in the order of the examples.
         outputs : sequence of numpy.ndarray
             The scores of each example, (K,).
-        labels : tuple of str
-            The model's classes, in the order of its outputs.
         tuned : dict
-            The threshold of each class; one half where it has none.
+            The threshold of each class; classes without one have one half.
 
         Returns
         -------
@@ -143,62 +109,47 @@ class ManyLabels(CustomTexts):
         return predictions
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute F1 over all classes (micro), its mean over them (macro), each one's, and exact matches.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them, each with its label.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
+        """Compute micro F1, macro F1 (the mean over classes), the F1 of each class, and exact matches.
 
         Returns
         -------
         dict
-            `macro_f1`, `micro_f1`, `exact_match` and "NAME (F1)" of each class.
+            `macro_f1`, `micro_f1`, `exact_match` and "CLASS (F1)" for each class.
         """
-        gold, predicted, labels = self._compared(examples, predictions)
+        gold, predicted, classes = self._compared(examples, predictions)
         each = metrics.label_f1(gold, predicted)
         scores = {
             "macro_f1": float(each.mean()),
             "micro_f1": metrics.f1(gold.ravel(), predicted.ravel()),
             "exact_match": float((gold == predicted).all(axis=1).mean()),
         }
-        for name, value in zip(labels, each, strict=True):
+        for name, value in zip(classes, each, strict=True):
             scores[f"{name} (F1)"] = float(value)
         return scores
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the macro F1 as a function of examples, for its interval.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them, each with its label.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
+        """Return the macro F1 as a function of examples, for its confidence interval.
 
         Returns
         -------
         callable
-            Takes numbers of examples, (m,) int64, some of them repeated. Classes that none of these has, nor
-            was predicted to have, do not count.
+            Takes indices of examples, with repeats, (m,) int64. The mean is over the classes that one of
+            these examples has or was predicted to have.
         """
         gold, predicted, _ = self._compared(examples, predictions)
         right = (gold & predicted).astype(float)
         marked = gold + 0.0 + predicted
+        is_empty = ~marked.any(0)  # classes that no example has or was predicted to have
 
-        is_empty = ~marked.any(0)  # classes that no example has at all
-
-        def macro_f1(rows: np.ndarray) -> float:
-            times = np.bincount(rows, minlength=len(gold))
-            n_right = times @ right
-            n_marked = times @ marked
+        def macro_f1(indices: np.ndarray) -> float:
+            times_drawn = np.bincount(indices, minlength=len(gold))
+            n_right = times_drawn @ right
+            n_marked = times_drawn @ marked
             f1 = 2 * n_right / np.maximum(1, n_marked)
-            seen = (n_marked > 0) | is_empty  # without the classes that no row drawn has
-            if not seen.any():
+            counts = (n_marked > 0) | is_empty  # leaves out classes that no drawn example is marked with
+            if not counts.any():
                 return math.nan
-            return float(f1[seen].mean())
+            return float(f1[counts].mean())
 
         return macro_f1
 
@@ -207,36 +158,35 @@ class ManyLabels(CustomTexts):
         examples: Examples,
         predictions: Predictions,
     ) -> tuple[str, Predictions]:
-        """Return the best that one and the same answer for every text can do.
+        """Return the best score that the same answer to every text can reach, for comparison.
 
-        Tried are the set of labels that comes most often and, of every number of labels, the most frequent.
+        Tried are the most frequent set of classes and, for every k, the k most frequent classes.
 
         Parameters
         ----------
         examples : sequence of TextExample
-            As `read` returned them, each with its label.
+            Examples with labels.
         predictions : list of dict
-            A model's, whose classes are to be answered with; at least one.
+            The predictions of a model, at least one, whose classes can be answers.
 
         Returns
         -------
         str
-            What to call it: the labels, or that they are all of them.
+            A name for this baseline: its classes, or that they are all classes.
         list of dict
             The same prediction for every example.
         """
-        labels = list(predictions[0]["probabilities"])
-        names_of_each = [self.names(example) for example in examples]
-        sets = Counter(names_of_each)
-        counts = Counter(chain.from_iterable(names_of_each))
-        most_common_set, _ = sets.most_common(1)[0]
+        classes = list(predictions[0]["probabilities"])
+        class_sets = [self.names(example) for example in examples]
+        counts = Counter(chain.from_iterable(class_sets))
+        [(most_common_set, _)] = Counter(class_sets).most_common(1)
         candidates = [list(most_common_set)]
-        by_frequency = sorted(labels, key=lambda name: -counts[name])
-        for n in range(len(by_frequency)):
-            candidates.append(by_frequency[: n + 1])
+        by_frequency = sorted(classes, key=lambda name: -counts[name])
+        for k in range(1, len(by_frequency) + 1):
+            candidates.append(by_frequency[:k])
 
         def answers(chosen: list[str]) -> list[dict[str, Any]]:
-            probabilities = {name: float(name in chosen) for name in labels}
+            probabilities = {name: float(name in chosen) for name in classes}
             answer = {"labels": chosen, "probabilities": probabilities}
             return [answer] * len(examples)
 
@@ -246,8 +196,8 @@ class ManyLabels(CustomTexts):
 
         chosen = max(candidates, key=quality)
         best = answers(chosen)
-        if len(chosen) == len(labels) > 1:
-            return f"all {len(labels)} labels", best
+        if len(chosen) == len(classes) > 1:
+            return f"all {len(classes)} labels", best
         return shown(chosen), best
 
     def untuned(self, predictions: Predictions) -> list[dict[str, Any]]:
@@ -256,12 +206,12 @@ class ManyLabels(CustomTexts):
         Parameters
         ----------
         predictions : sequence of dict
-            Those of `predict`, whose probabilities count.
+            Predictions that `predict` made; only their probabilities are read.
 
         Returns
         -------
         list of dict
-            In the same order.
+            The new predictions, in the same order.
         """
         return [_prediction(prediction["probabilities"], {}) for prediction in predictions]
 
@@ -272,18 +222,7 @@ class ManyLabels(CustomTexts):
         examples: Examples,
         predictions: Predictions,
     ) -> list[Path]:
-        """Write a table as for one class, with | between the classes of a text.
-
-        Parameters
-        ----------
-        folder : Path
-            Where to write.
-        split : str
-            Name of the split, which is part of the file's name.
-        examples : sequence of TextExample
-            As `read` returned them.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
+        """Write a table as for a single class, with | between the classes of a text.
 
         Returns
         -------
@@ -297,63 +236,67 @@ class ManyLabels(CustomTexts):
         return super().write(folder, split, examples, joined)
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield texts with a wrong class, worse if the right answers were less likely."""
-        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+        """Yield texts with a missing or wrong class; the less likely the right answers were, the worse."""
+        for index, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             expected = set(self.names(example))
             wrong = expected.symmetric_difference(prediction["labels"])
             if not wrong:
                 continue
             probabilities = prediction["probabilities"]
-            logarithms = []
+            surprises = []
             for name in wrong:
                 right = probabilities.get(name, 0.0) if name in expected else 1 - probabilities[name]
-                logarithms.append(math.log(max(right, 1e-300)))
+                surprises.append(surprise(right))
             yield Mistake(
                 text="\n".join(filter(None, (example.first, example.second))),
                 expected=shown(sorted(expected)),
                 found=shown(prediction["labels"]),
-                badness=-sum(logarithms),
-                example=number,
+                severity=sum(surprises),
+                example=index,
             )
 
-    # -> (n,K) (n,K) bool, K names
+    # -> (n,K) (n,K) bool, K classes
     def _compared(
         self,
         examples: Examples,
         predictions: Predictions,
     ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """Return which classes apply to each example, which were predicted, and the names of all classes."""
+        """Return which classes apply to each example, which were predicted, and what the columns stand for.
+
+        The classes are those of the model, then any others that an example has.
+        """
         self.require_labels(examples)
-        labels = list(predictions[0]["probabilities"])
-        names = {name for example in examples for name in self.names(example)}
-        labels += sorted(names - {*labels})  # never learnt
-        predicted = [[name in prediction["labels"] for name in labels] for prediction in predictions]
-        return self._gold(examples, labels), np.array(predicted), labels
+        classes = list(predictions[0]["probabilities"])
+        expected = {name for example in examples for name in self.names(example)}
+        classes += sorted(expected - {*classes})
+        predicted = [[name in prediction["labels"] for name in classes] for prediction in predictions]
+        return self._gold(examples, classes), np.array(predicted), classes
 
     # -> (n,K) bool
-    def _gold(self, examples: Examples, labels: Any) -> np.ndarray:
+    def _gold(self, examples: Examples, classes: Sequence[str]) -> np.ndarray:
+        """Return which classes apply to each example."""
         rows = []
         for example in examples:
-            names = self.names(example)
-            rows.append([name in names for name in labels])
+            expected = self.names(example)
+            rows.append([name in expected for name in classes])
         return np.array(rows)
 
 
 create = ManyLabels
 
 
-def shown(names: Any) -> str:
-    """Write labels for a person.
+def shown(names: Iterable[str]) -> str:
+    """Format classes for a person.
 
     Parameters
     ----------
     names : iterable of str
-        Labels of one text.
+        Classes of one text.
 
     Returns
     -------
     str
-        With | between them; "(none)" without any.
+        The classes with | between them; "(none)" if there are none.
     """
     return SEPARATOR.join(names) or "(none)"
 
@@ -365,15 +308,15 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray) -> float:
     Parameters
     ----------
     probabilities : numpy.ndarray
-        Probability that the class applies to each example, (n,).
+        Probability of the class for each example, (n,).
     gold : numpy.ndarray
-        Whether it does, (n,) bool.
+        Whether the class applies, (n,) bool.
 
     Returns
     -------
     float
-        Halfway between two probabilities. Of several that are as good it is the one nearest to one half, and
-        one half itself where that is as good, or where no example has the class.
+        Halfway between two probabilities. Among equally good thresholds it is the nearest to one half, and
+        exactly one half if that is as good, or if no example has the class.
 
     Examples
     --------
@@ -384,8 +327,8 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray) -> float:
     ordered = np.append(probabilities[order], 0.0)
     right = np.cumsum(gold[order])
     n_found = np.arange(1, len(gold) + 1)
-    f1 = 2 * right / (n_found + gold.sum())  # of the n most likely
-    cuts = np.flatnonzero(ordered[:-1] > ordered[1:])  # between equal probabilities there is none
+    f1 = 2 * right / (n_found + gold.sum())  # if the n most likely examples are predicted to have the class
+    cuts = np.flatnonzero(ordered[:-1] > ordered[1:])  # no threshold separates equal probabilities
     if not gold.any() or not len(cuts):
         return HALF
     highest = f1[cuts].max()
@@ -404,7 +347,7 @@ def _logistic(scores: Any) -> np.ndarray:
 
 
 def _prediction(probabilities: dict[str, float], tuned: Tuned) -> dict[str, Any]:
-    """Return the prediction of an example."""
+    """Return the prediction for an example."""
     labels = []
     for name, probability in probabilities.items():
         if probability >= tuned.get(name, HALF):

@@ -1,4 +1,4 @@
-"""The tasks by name. The code of a task is loaded when it is created."""
+"""The tasks by name. The code of a task is imported when the task is created."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -10,10 +10,10 @@ from minibert.tasks.task import Task
 
 
 class TaskSpec(NamedTuple):
-    """A task before it is made."""
+    """A task that has not been created yet."""
 
-    about: str  # for the list of all
-    module: str  # of this room, whose `create(name, title, columns)` makes it
+    about: str  # description in the list of all tasks
+    module: str  # module in this folder with a function `create(name, title, columns)`
 
 
 TASKS = {
@@ -53,7 +53,7 @@ TASKS = {
     "similarity": TaskSpec("your own table: pairs with a score, read one by one", "similarity"),
     "similar-pairs": TaskSpec("your own table: pairs that belong together", "similarity"),
 }
-TITLES = {  # where `about` is none for what came of a task
+TITLES = {  # titles of reports, for tasks whose `about` makes no title
     "qnli-dev": "QNLI, its dev file divided",
     "hellaswag-dev": "HellaSwag, its dev file divided",
     "classify": "Your own table, classes of texts",
@@ -76,14 +76,14 @@ SAME_ANSWERS = (
     ("ner", "ner-sentences"),
     ("stsb-similarity", "similarity", "similar-pairs"),
 )
-# What the second task calls the answers of the first, and of tasks with the same answers.
+# New names for the answers to the first task, and to tasks with the same answers, that answer the second.
 RENAMED_ANSWERS = {("mnli", "rte"): dict.fromkeys(("neutral", "contradiction"), "not_entailment")}
-# Factor and summand that turn one task's numbers into another's: STS-B has 0 to 5, SICK 1 to 5.
+# Factor and summand to turn one task's numbers into another's: those of STS-B are 0 to 5, of SICK 1 to 5.
 RESCALED = {("sick-score", "stsb"): (1.25, -1.25), ("stsb", "sick-score"): (0.8, 1.0)}
 
 
 def same_answers(name: str, other: str) -> bool:
-    """Return whether the answers of two tasks mean the same.
+    """Return whether the answers to two tasks mean the same.
 
     Parameters
     ----------
@@ -104,19 +104,19 @@ def same_answers(name: str, other: str) -> bool:
 
 
 def answers_as(given: str, wanted: str) -> Mapping[str, str] | None:
-    """Return new names of one task's answers that make them another's.
+    """Return how to rename the answers to one task so that they answer another.
 
     Parameters
     ----------
     given : str
-        The task whose answers there are.
+        The task that the answers are from.
     wanted : str
-        The task that they are wanted for.
+        The task to use them for.
 
     Returns
     -------
     mapping or None
-        {} where they mean the same as they are; None where they mean something else.
+        New names by old ones; {} if the answers mean the same already, None if they mean something else.
 
     Examples
     --------
@@ -136,28 +136,28 @@ def create(
     columns: Mapping[str, Any] | None = None,
     long: LongTexts | None = None,
 ) -> Task:
-    """Make the task of that name.
+    """Create a task by its name.
 
     Parameters
     ----------
     name : str
         One of `TASKS`.
     columns : mapping, optional
-        Columns of a custom table, each by name or number; also "delimiter" and "header"
-        (yes or no).
+        Columns of a custom table by their role, each by name or number; also "delimiter" and "header" (yes or
+        no).
     long : LongTexts, optional
-        How long texts become windows; cut by default.
+        How to split long texts into windows; by default they are cut.
 
     Returns
     -------
     Task
-        Its module is imported now, and no other.
+        Only the module of this task is imported.
 
     Raises
     ------
     InputError
-        When there is no such task, or it has no use for `long`; when columns are named of official files,
-        which have their own, or that the task's tables do not have.
+        When there is no such task, or it can't use `long`; when columns are given for official files, which
+        have their own; when the task's tables do not have such columns.
     """
     if name not in TASKS:
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
@@ -186,7 +186,7 @@ def create(
 
 
 def _yes_or_no(header: Any) -> bool:
-    """Return whether a table has a header, as a person has written it."""
+    """Return whether a table has a header, from what a person wrote."""
     answers = {"yes": True, "true": True, "no": False, "false": False}
     answer = str(header).lower()
     if answer not in answers:

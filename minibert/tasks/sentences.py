@@ -1,8 +1,8 @@
-"""Classify, or score, sentences and pairs of sentences: GLUE, its stand-ins, and custom tables.
+"""Classify, or score, texts and pairs of texts: GLUE, its stand-ins, and custom tables.
 
-The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, the longer text cut at its end where
-there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1). With `long` it reads windows of a
-longer text instead.
+The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]` and answers at [CLS] (Devlin et al.
+2019, section 4.1). If there is not enough room, the end of the longer text is cut; with `long`, it is split
+into windows instead.
 """
 
 import math
@@ -25,21 +25,32 @@ from minibert.data.glue import TextExample
 from minibert.tasks import metrics, submissions
 from minibert.tasks.custom_files import check_columns, custom_file, read_custom
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.task import (
+    Classes,
+    Examples,
+    Labels,
+    Mistake,
+    Outputs,
+    Predictions,
+    Task,
+    Tuned,
+    softmax,
+    surprise,
+)
 from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
-UNLABELLED = {"label": None}  # how a table without labels is read
+UNLABELLED = {"label": None}  # arguments of `tables.read_texts` for a table without labels
 COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
-MOST_RARE = 5  # classes that a warning names
-ERRORS = ("r2", "rmse", "mae")  # functions in `minibert.tasks.metrics` that see numbers off by a constant
-BLOCK = 4096  # examples that are tokenised together
+MOST_RARE = 5  # most classes that a warning names
+ERRORS = ("r2", "rmse", "mae")  # names of metrics that, unlike correlations, notice a constant offset
+BLOCK = 4096  # number of examples to tokenise together
 
 
 class Sentences(Task):
-    """What all these tasks have in common; `read` and `write` differ.
+    """What all tasks with one answer per text or pair share; `read` and `write` differ.
 
-    A prediction is `{"label": name, "probabilities": {name: p}}`, or `{"value": x}` where the answer is a
+    A prediction is `{"label": name, "probabilities": {name: p}}`, or `{"value": x}` if the answer is a
     number.
 
     Parameters
@@ -47,18 +58,18 @@ class Sentences(Task):
     name : str
         Name of the task.
     title : str
-        A line for people.
+        A one-line description.
     classes : tuple of str or None
-        In the order of the outputs, () to take them from the data; None for a number.
+        Classes in the order of the outputs; () to take them from the data; None if the answer is a number.
     scored : tuple of str
-        Functions in `tasks.metrics`, the one that models are chosen by first; a subclass may have its own.
+        Names of metrics in `tasks.metrics`; models are chosen by the first. A subclass may set its own.
     """
 
     command = "classify"
-    refuses_blanks = False  # official files are taken as they are, with a warning
+    refuses_blanks = False  # whether an empty text is an error; in official files it is a warning
     numeric = False  # whether the answer is a number
     kind = ""
-    scored: tuple[str, ...] = ()  # functions in `tasks.metrics`, the one that models are chosen by first
+    scored: tuple[str, ...] = ()  # names of metrics in `tasks.metrics`; models are chosen by the first
 
     def __init__(
         self,
@@ -78,20 +89,15 @@ class Sentences(Task):
     def labels(self, examples: Examples) -> Labels:
         """Name the classes in the order of the outputs.
 
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            The training examples.
-
         Returns
         -------
         tuple of str
-            The task's official classes, or those of the examples, sorted; () for a number.
+            The official classes of the task, or else those of the examples, sorted; () for a number.
 
         Raises
         ------
         InputError
-            When the examples have to name the classes, and have fewer than two.
+            When the classes are taken from the examples, and these have fewer than two.
         """
         if self.numeric or self.official or not examples:
             return self.official
@@ -103,18 +109,7 @@ class Sentences(Task):
         return in_order(labels)
 
     def names(self, example: TextExample) -> tuple[Any, ...]:
-        """Return the class that an example is labelled with.
-
-        Parameters
-        ----------
-        example : TextExample
-            One that `read` returned.
-
-        Returns
-        -------
-        tuple
-            One class, None where it is not known; () where the answer is a number.
-        """
+        """Return the class of an example, (None,) if it is unknown; () if the answer is a number."""
         return (example.label,) if self.kind == "classify" else ()
 
     def features(
@@ -127,34 +122,21 @@ class Sentences(Task):
     ) -> Iterator[Feature]:
         """Yield the sequence, or the windows, of each text or pair (Devlin et al. 2019, section 4.1).
 
-        Parameters
-        ----------
-        examples : iterable of TextExample
-            In their order, which `Feature.example` counts from 0.
-        tokenizer : Tokenizer
-            That of the model.
-        labels : tuple of str
-            The model's classes, in the order of its outputs.
-        max_length : int
-            Most tokens of a sequence, [CLS] and [SEP] included.
-        training : bool
-            Whether the features are for training, so that labels have to be known.
-
         Yields
         ------
         Feature
-            One for each example. Its label is the number of a class or a number, None where it is not known.
+            One for each example. Its label is the index of a class, or a number; None if it is unknown.
 
         Raises
         ------
         InputError
-            When some examples of a block have a second text and others none; when a text is empty and the
-            task refuses that; when `training` and a label is missing or none of `labels`.
+            When only some examples of a block have a second text; when a text is empty and the task does not
+            allow that; when `training` and a label is missing or not in `labels`.
         """
-        numbers = {label: number for number, label in enumerate(labels)}
+        indices = {label: index for index, label in enumerate(labels)}
         source = iter(examples)
         done = 0
-        blank = []  # ids of examples
+        blank = []  # ids of examples with an empty text
         written = WrittenTokens(tokenizer)
         while block := list(islice(source, BLOCK)):
             first = [example.first for example in block]
@@ -167,8 +149,8 @@ class Sentences(Task):
             encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
             written.add(encoded)
             encodings = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
-            for number, (example, encoding, cut) in enumerate(encodings, start=done):
-                # No piece in one of the texts, and not for want of room.
+            for index, (example, encoding, cut) in enumerate(encodings, start=done):
+                # One of the texts has no piece, although there is room for some.
                 is_blank = encoding.n_first == 2 or len(encoding) - encoding.n_first == 1
                 if is_blank and (self.long or len(encoding) < max_length):
                     blank.append(example.id)
@@ -177,29 +159,21 @@ class Sentences(Task):
                     sequences = self.long.sequences(encoding, max_length)
                 else:
                     sequences = (Sequence(encoding.ids, encoding.token_type_ids, cut=cut),)
-                label = self._label(example, numbers, training)
-                yield Feature(sequences, label, None, number)
+                label = self._label(example, indices, training)
+                yield Feature(sequences, label, None, index)
             done += len(block)
         written.warn()
         if blank:
             warn(f"{len(blank):,} of {done:,} examples have an empty text, the first is {blank[0]}.")
 
     def _check_blank(self, example: TextExample) -> None:
-        """Raise InputError for an example with an empty text, where the task refuses them."""
+        """Raise InputError for an example with an empty text, if the task refuses those."""
         if self.refuses_blanks:
             problem = "a text is empty, or has no piece in the vocabulary"
             raise InputError(f"{problem}; fill it, or leave the example out.", where=self.place(example))
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of labels that the model does not know: how many examples have one, and which is the first.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            Those to be measured.
-        labels : tuple of str
-            The model's classes.
-        """
+        """Warn of labels that the model does not know: how many examples have one, and where the first is."""
         if self.numeric or not labels:
             return
         known = {*labels, None}
@@ -221,36 +195,19 @@ class Sentences(Task):
         warn(f"{problem}; the first is {self.place(affected[0])}. {effect}")
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
-        """Refuse a label in dev that no training example has.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            The dev set.
-        labels : tuple of str
-            The classes of the training examples.
+        """Refuse a dev example whose label no training example has.
 
         Raises
         ------
         InputError
-            When there is one, with its place.
+            For the first such example; the error says where it is.
         """
         if not self.numeric and labels:
             for example in examples:
                 self._require_known(example, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
-        """Warn of classes with fewer than two training examples, or none in dev.
-
-        Parameters
-        ----------
-        train : sequence of TextExample
-            The training examples.
-        dev : sequence of TextExample
-            The dev set.
-        labels : tuple of str
-            The classes.
-        """
+        """Warn of classes with fewer than two training examples, or none in dev."""
         learnt = Counter(name for example in train for name in self.names(example))
         measured = Counter(name for example in dev for name in self.names(example))
         rare = [label for label in labels if learnt[label] < 2 or not measured[label]]
@@ -276,20 +233,21 @@ class Sentences(Task):
         Parameters
         ----------
         example : TextExample
-            One that `read` returned.
+            One of the examples that `read` returned.
 
         Returns
         -------
         str
-            The row of examples in memory; else "example" and its id.
+            The row, if the examples are in memory; else "example" and its id.
         """
         for name, examples in self.rows.items():
-            for number, candidate in enumerate(examples):
+            for row, candidate in enumerate(examples):
                 if candidate is example:
-                    return f"row {number:,} of {name}"
+                    return f"row {row:,} of {name}"
         return f"example {example.id}"
 
-    def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
+    def _label(self, example: TextExample, indices: dict[str, int], training: bool) -> Any:
+        """Return the label of an example as the loss needs it: the index of a class, or a number."""
         if example.label is None:
             if training:
                 raise InputError(
@@ -299,8 +257,8 @@ class Sentences(Task):
         if self.numeric:
             return float(example.label)
         if training:
-            self._require_known(example, numbers)
-        return numbers.get(example.label)  # None: it was never learnt, and is compared by name
+            self._require_known(example, indices)
+        return indices.get(example.label)  # None: the model does not know it, and scores compare names
 
     def _require_known(self, example: TextExample, labels: Iterable[str]) -> None:
         """Raise InputError for a label that no training example has."""
@@ -320,20 +278,12 @@ class Sentences(Task):
         labels: Labels,
         tuned: Tuned,
     ) -> list[dict[str, Any]]:
-        """Return the likeliest class of every example, or its number.
+        """Return the most likely class of every example, or its number.
 
         Parameters
         ----------
-        examples : sequence of TextExample
-            As `read` returned them.
-        features : sequence of Feature
-            Not needed: the outputs are in the order of the examples.
         outputs : sequence of numpy.ndarray
-            The scores of each example, (K,) or (1,).
-        labels : tuple of str
-            The model's classes, in the order of its outputs.
-        tuned : dict
-            What `tune` chose on dev. Not needed.
+            The scores of each example: (K,) of the classes, or (1,), a number.
 
         Returns
         -------
@@ -350,16 +300,9 @@ class Sentences(Task):
         return predictions
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute the task's metrics; a correlation with a constant counts as 0.
+        """Compute the metrics of the task; an undefined correlation, with a constant, counts as 0.
 
-        Of numbers also R² and the errors: correlations say nothing of numbers that are all off by a constant.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them, each with its label.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
+        For numbers there are also R² and two errors, since correlations miss a constant offset.
 
         Returns
         -------
@@ -373,36 +316,19 @@ class Sentences(Task):
         return {name: _metric(name, gold, predicted) for name in names}
 
     def constant(self, examples: Examples) -> float | None:
-        """Return the mean of the labels, the constant that predicts the examples best.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them, each with its label.
-
-        Returns
-        -------
-        float or None
-            None where the answer is not a number to be learnt as it is.
-        """
+        """Return the mean of the labels, which predicts them best; None for tasks other than regression."""
         if self.kind != "regress":
             return None
         return float(np.mean([example.label for example in examples]))
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the metric that models are chosen by as a function of examples, for its interval.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them, each with its label.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
+        """Return the metric that selects models as a function of examples, for its confidence interval.
 
         Returns
         -------
         callable
-            Takes numbers of examples, (m,) int64. Accuracy is a `Mean`, which knows a better interval.
+            Takes indices of examples, with repeats, (m,) int64. For accuracy it is a `Mean`, whose interval
+            is Wilson's.
         """
         gold, predicted = self._numbers(examples, predictions)
         if self.metric == "accuracy":
@@ -424,10 +350,10 @@ class Sentences(Task):
         predicted = [prediction["label"] for prediction in predictions]
         names = list(self.official)
         names += sorted({*gold, *predicted} - {*names})
-        numbers = {name: number for number, name in enumerate(names)}
-        gold_numbers = [numbers[name] for name in gold]
-        predicted_numbers = [numbers[name] for name in predicted]
-        return np.array(gold_numbers), np.array(predicted_numbers)
+        indices = {name: index for index, name in enumerate(names)}
+        gold_indices = [indices[name] for name in gold]
+        predicted_indices = [indices[name] for name in predicted]
+        return np.array(gold_indices), np.array(predicted_indices)
 
     def write(
         self,
@@ -436,23 +362,12 @@ class Sentences(Task):
         examples: Examples,
         predictions: Predictions,
     ) -> list[Path]:
-        """Write a table of ids, answers and texts, where tabs, line ends and quotation marks are quoted.
-
-        Parameters
-        ----------
-        folder : Path
-            Where to write.
-        split : str
-            Name of the split, which is part of the file's name.
-        examples : sequence of TextExample
-            As `read` returned them.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
+        """Write a table of ids, answers and texts. Cells with tabs, line ends or quotation marks are quoted.
 
         Returns
         -------
         list of Path
-            `dev_predictions.tsv` or the like; without an example it is empty.
+            `dev_predictions.tsv`, or that of another split; an empty file if there is no example.
         """
         rows: list[tuple[str, ...]] = []
         if examples:
@@ -470,18 +385,18 @@ class Sentences(Task):
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield wrong classes, worse if their right class was less likely, or numbers by their error."""
-        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+        """Yield wrong classes, worse if the right one was less likely, or all numbers, by their error."""
+        for index, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
             if self.numeric:
                 expected = float(example.label)
                 value = prediction["value"]
                 error = abs(expected - value)
-                yield Mistake(text, f"{expected:g}", f"{value:.3f}", error, number)
+                yield Mistake(text, f"{expected:g}", f"{value:.3f}", error, index)
             elif prediction["label"] != example.label:
                 probability = prediction["probabilities"].get(example.label, 0.0)
-                surprise = -math.log(max(probability, 1e-300))
-                yield Mistake(text, example.label, prediction["label"], surprise, number)
+                severity = surprise(probability)
+                yield Mistake(text, example.label, prediction["label"], severity, index)
 
     def as_read(
         self,
@@ -490,24 +405,7 @@ class Sentences(Task):
         tokenizer: Any,
         max_length: int,
     ) -> Mistake:
-        """Mark in a mistake where the model stopped reading.
-
-        Parameters
-        ----------
-        mistake : Mistake
-            One of `mistakes`.
-        example : TextExample
-            Which it was made of.
-        tokenizer : Tokenizer
-            That of the model.
-        max_length : int
-            Most tokens of a sequence, as the model has read it.
-
-        Returns
-        -------
-        Mistake
-            With marks in its text; the same one for a pair in windows.
-        """
+        """Mark in a mistake where the model stopped reading. A pair in windows is left unmarked."""
         if self.long and example.second is not None:
             return mistake
         max_length = self.long.reach(max_length) if self.long else max_length
@@ -515,20 +413,7 @@ class Sentences(Task):
         return mistake._replace(text="\n".join(texts))
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
-        """Return expected and predicted classes for a confusion matrix.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them, each with its label.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
-
-        Returns
-        -------
-        tuple of two lists, or None
-            None where the answer is not one class.
-        """
+        """Return expected and predicted classes for a confusion matrix; None without a single class."""
         if self.kind != "classify":
             return None
         gold = [example.label for example in examples]
@@ -537,38 +422,25 @@ class Sentences(Task):
 
 
 class Glue(Sentences):
-    """A task of GLUE from its official files, or from data that replace it.
+    """A task of GLUE from its official files, or from a data set that stands in for them.
 
     Parameters
     ----------
     name : str
         One of `data.glue.TASKS` or `data.stand_ins.STAND_INS`, or "qnli-dev".
     title : str
-        A line for people.
+        A one-line description.
     """
 
     def __init__(self, name: str, title: str) -> None:
-        self.stand_in = None if name in glue.TASKS else name.removesuffix("-dev")  # as its reader has it
+        self.stand_in = None if name in glue.TASKS else name.removesuffix("-dev")  # name for `pairs.read`
         official = pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name
         spec = glue.TASKS[official]
         super().__init__(name, title, spec.labels or None, spec.metrics)
         self.pair = spec.pair
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        """Read the examples of one split.
-
-        Parameters
-        ----------
-        data : Path
-            Folder of the official files, or a file.
-        split : str
-            "train", "dev" or "test".
-
-        Returns
-        -------
-        list of TextExample
-            In the order of the file.
-        """
+        """Read the examples of one split."""
         if self.stand_in:
             return pairs.read(self.stand_in, data, split)
         return glue.read(self.name, data, split)
@@ -580,48 +452,30 @@ class Glue(Sentences):
         examples: Examples,
         predictions: Predictions,
     ) -> list[Path]:
-        """Write the file that GLUE's server takes.
-
-        Parameters
-        ----------
-        folder : Path
-            Where to write.
-        split : str
-            Name of the split, which is part of the file's name.
-        examples : sequence of TextExample
-            As `read` returned them.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
-
-        Returns
-        -------
-        list of Path
-            One file, see `submissions.write`.
-        """
+        """Write the file that GLUE's server takes, see `submissions.write`."""
         return [submissions.write(folder, self.name, split, examples, predictions)]
 
 
 class CustomTexts(Sentences):
-    """A custom table: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder.
+    """A custom table: a folder with files `train`, `dev` and `test` that end with .csv, .tsv or .jsonl.
 
     Parameters
     ----------
     name : str
         Name of the task.
     title : str
-        A line for people.
+        A one-line description.
     columns : mapping
-        What the columns are called, by their role, one of `known`.
+        Names of the columns by their role, one of `known`.
     """
 
     refuses_blanks = True
-    known: tuple[str, ...] = COLUMNS  # which there may be
-    second_is_optional = False  # whether a column "second" is read where a table has one, and not missed
+    known: tuple[str, ...] = COLUMNS  # roles that columns may have
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         check_columns(name, columns, self.known)
         self.columns = dict(columns)
-        self._tables: list[tuple[Path, list[TextExample]]] = []  # that were read
+        self._tables: list[tuple[Path, list[TextExample]]] = []  # files and what was read from them
         self.standardise = name == "regress"
         if self.standardise:
             super().__init__(name, title, None, ("spearman", "pearson"))
@@ -629,24 +483,12 @@ class CustomTexts(Sentences):
             super().__init__(name, title, (), ("accuracy", "matthews"))
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        """Read the table of one split.
-
-        Parameters
-        ----------
-        data : Path
-            Folder of the tables, or a file.
-        split : str
-            "train", "dev" or "test".
-
-        Returns
-        -------
-        list of TextExample
-            In the order of the rows; those of "test" may lack their labels.
-        """
+        """Read the table of one split. A "test" table may lack its labels."""
         is_number = self.kind == "regress"
         return self._custom(data, split, numeric=is_number, several=self.kind == "multilabel")
 
     def _custom(self, data: Path, split: str, **more: Any) -> list[TextExample]:
+        """Read the table of a split, and remember where its examples come from."""
         path = custom_file(data, split)
         columns = self.columns | more
         examples = None
@@ -668,34 +510,24 @@ class CustomTexts(Sentences):
         Parameters
         ----------
         example : TextExample
-            One that `read` returned.
+            One of the examples that `read` returned.
 
         Returns
         -------
         str
-            The file that it was read from, or the first that has its texts, and the line; else its id.
+            The file that the example was read from, or the first one with its texts, and the line; else its
+            id.
         """
-        holding = [path for path, examples in self._tables if any(row is example for row in examples)]
-        for path in holding or [path for path, _ in self._tables]:
-            # The columns of a file without labels, where it has none: "test" admits those.
+        sources = [path for path, examples in self._tables if any(row is example for row in examples)]
+        for path in sources or [path for path, _ in self._tables]:
+            # As "test", so that a table without labels can be read as well.
             line = read_custom(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
             if line is not None:
                 return f"{path}, line {line}"
         return super().place(example)
 
     def asked(self, example: TextExample) -> dict[str, str]:
-        """Return the texts, to stand beside the prediction in JSON.
-
-        Parameters
-        ----------
-        example : TextExample
-            One that `read` returned.
-
-        Returns
-        -------
-        dict
-            `text`, and of a pair `second`.
-        """
+        """Return the texts to write next to the prediction in JSON: `text`, and for a pair `second`."""
         texts = {"text": example.first}
         if example.second is not None:
             texts["second"] = example.second
@@ -703,16 +535,16 @@ class CustomTexts(Sentences):
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
-    """Make the task of that name.
+    """Make a task by its name.
 
     Parameters
     ----------
     name : str
-        "classify" or "regress" for a custom table, else one of GLUE or of its stand-ins.
+        "classify" or "regress" for a custom table, else a task of GLUE or one of its stand-ins.
     title : str
-        A line for people.
+        A one-line description.
     columns : mapping
-        What the columns of a custom table are called.
+        Names of the columns of a custom table, by their role.
 
     Returns
     -------
@@ -725,12 +557,12 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
 
 
 def in_order(labels: set[str]) -> Labels:
-    """Sort names of classes; numbers by their value.
+    """Sort names of classes: numbers by value, anything else alphabetically.
 
     Parameters
     ----------
     labels : set of str
-        Whole numbers of up to 18 digits count as numbers where all labels are.
+        Names of classes. They count as numbers if all of them are whole numbers of up to 18 digits.
 
     Returns
     -------
@@ -743,7 +575,7 @@ def in_order(labels: set[str]) -> Labels:
 
 
 def _cell(text: str) -> str:
-    """Quote a column as in CSV where it could be taken for more or less than itself."""
+    """Quote a cell as in CSV if it holds a tab, a line end or a quotation mark."""
     if not re.search('[\t\r\n"]', text):
         return text
     doubled = text.replace('"', '""')

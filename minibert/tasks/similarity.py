@@ -1,8 +1,9 @@
-"""Similarity of texts that are read one by one: the cosine of their vectors, for comparison and search.
+"""Similarity of texts that are read one at a time: the cosine of their vectors, for comparison and search.
 
 Two texts are two sequences, `[CLS] first [SEP]` and `[CLS] second [SEP]`. From pairs with a score the model
-learns the score (`similarity`, `stsb-similarity`); from pairs that belong together (`similar-pairs`) it
-learns which second text is each first one's. `similarity_losses.py` has the mathematics.
+learns to predict the score (`similarity`, `stsb-similarity`). From pairs that belong together
+(`similar-pairs`) it learns to find the second text of each first one. The losses are in
+`similarity_losses.py`.
 """
 
 import math
@@ -28,20 +29,21 @@ from minibert.tokenizer.written import WrittenTokens
 
 OFFICIAL, PAIRS = "stsb-similarity", "similar-pairs"
 BASELINE = "TF-IDF of words"
-Vectors = list[dict[str, float]]  # of words
+Vectors = list[dict[str, float]]  # for each text, the weights of its words
 
 
 class Similarity(CustomTexts):
-    """Pairs with a score, -1 to 1. A prediction is `{"value": cosine}`; parameters are as for `CustomTexts`.
+    """Pairs of texts with a score from -1 to 1. A prediction is `{"value": cosine}`.
 
     Parameters
     ----------
     name : str
         "similarity" for a custom table, or "stsb-similarity".
     title : str
-        A line for people.
+        A one-line description.
     columns : mapping
-        As of `CustomTexts`; the second text is by default in a column of the name "second".
+        Names of the columns by their role, see `CustomTexts`. The default column of the second text is
+        "second".
     """
 
     kind = "cosine"
@@ -55,24 +57,17 @@ class Similarity(CustomTexts):
     def read(self, data: Path, split: str) -> list[TextExample]:
         """Read the pairs of one split.
 
-        Parameters
-        ----------
-        data : Path
-            Folder of the tables, or of the official files, or a file.
-        split : str
-            "train", "dev" or "test".
-
         Returns
         -------
         list of TextExample
-            With scores from -1 to 1; those of STS-B are divided by 5.
+            Pairs with scores from -1 to 1; those of STS-B are divided by 5.
 
         Raises
         ------
         MissingColumn
             When there is no column of scores.
         InputError
-            When a score is not a cosine; its place is named.
+            When a score is not a cosine; the error says where it is.
         """
         if self.name == OFFICIAL:
             examples = []
@@ -103,30 +98,17 @@ class Similarity(CustomTexts):
         max_length: int,
         training: bool,
     ) -> Iterator[Feature]:
-        """Yield the two sequences of each pair.
-
-        Parameters
-        ----------
-        examples : iterable of TextExample
-            In their order, which `Feature.example` counts from 0.
-        tokenizer : Tokenizer
-            That of the model.
-        labels : tuple of str
-            Not needed: (), as cosines are not classes.
-        max_length : int
-            Most tokens of a sequence, [CLS] and [SEP] included.
-        training : bool
-            Not needed: labels that are missing stay None.
+        """Yield the two sequences of each pair. A missing label stays None, in training as well.
 
         Yields
         ------
         Feature
-            With the score of the pair as its label or, for pairs that belong together, with the numbers of
-            both texts among all different ones.
+            With the score of the pair as its label or, for pairs that belong together, with the indices of
+            both texts among all distinct ones.
         """
         source = iter(examples)
-        rows = count()
-        numbers: dict[str, int] = {}  # of different texts
+        indices = count()
+        text_indices: dict[str, int] = {}  # of distinct texts, in the order of their first occurrence
         written = WrittenTokens(tokenizer)
         while block := list(islice(source, BLOCK)):
             texts: list[Any] = []
@@ -139,12 +121,17 @@ class Similarity(CustomTexts):
                 for encoding, cut in zip(encoded, encoded.n_cut.tolist(), strict=True)
             )
             for example in block:
-                label: Any = example.label
-                if self.kind == "contrastive":
-                    pair = (example.first, str(example.second))
-                    label = tuple(numbers.setdefault(text, len(numbers)) for text in pair)
-                yield Feature(tuple(islice(sequences, 2)), label, None, next(rows))
+                target = self._target(example, text_indices)
+                yield Feature(tuple(islice(sequences, 2)), target, None, next(indices))
         written.warn()
+
+    def _target(self, example: TextExample, text_indices: dict[str, int]) -> Any:
+        """Return what the loss compares the two vectors of a pair with: here its score.
+
+        A subclass may need to know which texts are the same: `text_indices` holds the index of every text so
+        far, and is filled in place.
+        """
+        return example.label
 
     def predict(
         self,
@@ -158,16 +145,8 @@ class Similarity(CustomTexts):
 
         Parameters
         ----------
-        examples : sequence of TextExample
-            As `read` returned them.
-        features : sequence of Feature
-            Not needed: the outputs are in the order of the examples.
         outputs : sequence of numpy.ndarray
-            The vectors of both texts of each pair, (2,H), at length one.
-        labels : tuple of str
-            Not needed: (), as outputs are not classes.
-        tuned : dict
-            What `tune` chose on dev. Not needed.
+            The vectors of both texts of each pair, (2,H), of length one.
 
         Returns
         -------
@@ -181,18 +160,7 @@ class Similarity(CustomTexts):
         return predictions
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
-        """Score the cosines of the words' TF-IDF.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them, each with its label.
-
-        Returns
-        -------
-        dict
-            Metrics, by the name of the baseline.
-        """
+        """Score the cosines of the words' TF-IDF vectors."""
         predictions = []
         first_vectors, second_vectors = _word_vectors(examples)
         for first, second in zip(first_vectors, second_vectors, strict=True):
@@ -207,27 +175,8 @@ class Similarity(CustomTexts):
         tokenizer: Any,
         max_length: int,
     ) -> Mistake:
-        """Mark in a mistake where the model stopped reading each text.
-
-        Parameters
-        ----------
-        mistake : Mistake
-            One of `mistakes`.
-        example : TextExample
-            Which it was made of.
-        tokenizer : Tokenizer
-            That of the model.
-        max_length : int
-            Most tokens of a sequence, as the model has read it.
-
-        Returns
-        -------
-        Mistake
-            With both texts; of pairs that belong together with the first, which is what was asked.
-        """
-        texts = list(self.asked(example).values())
-        if self.kind == "contrastive":
-            texts = texts[:1]
+        """Mark in a mistake where the model stopped reading each text."""
+        texts = self.asked(example).values()
         marked = [with_marks(tokenizer, max_length, text)[0] for text in texts]
         return mistake._replace(text="\n".join(marked))
 
@@ -235,33 +184,27 @@ class Similarity(CustomTexts):
 class SimilarPairs(Similarity):
     """Pairs that belong together. A prediction is `{"value": cosine, "rank": r, "closest": text}`.
 
-    The rank is that of a pair's second text among all different second texts that are measured, from 1, by
-    their cosines with its first text; equal ones share their mean rank. Other second texts of the same first
-    one are not wrong answers, and are left out. Pairs that are not known to belong together, such as those of
-    `minibert classify`, have no rank.
+    The second texts of all examples are candidates for the answer to a first text, except its other right
+    answers. The rank is that of the pair's own second text by the cosine with the first text, from 1;
+    candidates with the same cosine share their mean rank. `closest` is the pair's own second text at rank 1,
+    else the closest of its rivals, even where that is only as close.
+
+    Pairs that are not known to belong together, such as those given to `minibert classify`, have no rank.
     """
 
     kind = "contrastive"
     scored = ("accuracy", "mrr")
-    together = True
+    needs_all_examples = True
     known = tuple(column for column in COLUMNS if column != "label")
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        """Read the pairs of one split.
-
-        Parameters
-        ----------
-        data : Path
-            Folder of the tables, or a file.
-        split : str
-            "train", "dev" or "test".
-
-        Returns
-        -------
-        list of TextExample
-            Each with the label 1.0, the highest cosine.
-        """
+        """Read the pairs of one split, each with the label 1.0, the highest cosine."""
         return [example._replace(label=1.0) for example in self._custom(data, split, label=None)]
+
+    def _target(self, example: TextExample, text_indices: dict[str, int]) -> tuple[int, ...]:
+        """Return the indices of both texts among all distinct ones: equal texts are not told apart."""
+        pair = (example.first, str(example.second))
+        return tuple(text_indices.setdefault(text, len(text_indices)) for text in pair)
 
     def predict(
         self,
@@ -275,16 +218,8 @@ class SimilarPairs(Similarity):
 
         Parameters
         ----------
-        examples : sequence of TextExample
-            As `read` returned them.
-        features : sequence of Feature
-            Not needed: the outputs are in the order of the examples.
         outputs : sequence of numpy.ndarray
-            The vectors of both texts of each pair, (2,H), at length one.
-        labels : tuple of str
-            Not needed: (), as outputs are not classes.
-        tuned : dict
-            What `tune` chose on dev. Not needed.
+            The vectors of both texts of each pair, (2,H), of length one.
 
         Returns
         -------
@@ -294,105 +229,84 @@ class SimilarPairs(Similarity):
         predictions = super().predict(examples, features, outputs, labels, tuned)
         if any(example.label is None for example in examples):
             return predictions
-        numbers = _different(examples).values()
-        second = np.stack([outputs[number][1] for number in numbers])
+        indices = _first_occurrences(examples).values()
+        second = np.stack([outputs[index][1] for index in indices])
 
-        def scores(number: int) -> np.ndarray:
-            first = outputs[number][0]
+        def cosines(index: int) -> np.ndarray:
+            first = outputs[index][0]
             return second @ first
 
-        ranked = _ranked(examples, scores)
+        ranked = _ranked(examples, cosines)
         return [prediction | rank for prediction, rank in zip(predictions, ranked, strict=True)]
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute how often the right text is the closest, and the mean of 1 / rank.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
-
-        Returns
-        -------
-        dict
-            `accuracy` and `mrr`.
-        """
+        """Compute how often the right text is the closest (`accuracy`), and the mean of 1 / rank (`mrr`)."""
         ranks = np.array([prediction["rank"] for prediction in predictions])
         accuracy = (ranks == 1).mean()
         mean_reciprocal_rank = (1 / ranks).mean()
         return {"accuracy": float(accuracy), "mrr": float(mean_reciprocal_rank)}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the accuracy as a function of examples, for its interval.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them.
-        predictions : list of dict
-            What `predict` made of the examples, in their order.
+        """Return the accuracy as a function of examples, for its confidence interval.
 
         Returns
         -------
         Mean
-            Of whether each text is the closest. Ranks are those among all texts, whichever examples are
-            drawn.
+            Whether each right text is the closest. Ranks are those among all candidates, whichever examples
+            are drawn.
         """
         right = [prediction["rank"] == 1 for prediction in predictions]
         return mean_of(np.array(right))
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
-        """Score the ranks by the cosines of the words' TF-IDF.
-
-        Parameters
-        ----------
-        examples : sequence of TextExample
-            As `read` returned them.
-
-        Returns
-        -------
-        dict
-            Metrics, by the name of the baseline.
-        """
+        """Score the ranks by the cosines of the words' TF-IDF vectors."""
         first, second = _word_vectors(examples)
-        numbers = _different(examples).values()
-        different = [second[number] for number in numbers]
-        having = defaultdict(list)  # of each word the texts, with its weight there
-        for place, vector in enumerate(different):
+        candidates = [second[index] for index in _first_occurrences(examples).values()]
+        texts_by_word = defaultdict(list)  # for each word, the candidates that have it, and its weights there
+        for candidate, vector in enumerate(candidates):
             for word, weight in vector.items():
-                having[word].append((place, weight))
+                texts_by_word[word].append((candidate, weight))
 
-        def scores(number: int) -> np.ndarray:
-            cosines = np.zeros(len(different))
-            for word, weight in first[number].items():
-                for place, other_weight in having.get(word, ()):
-                    cosines[place] += weight * other_weight
-            return cosines
+        def cosines(index: int) -> np.ndarray:
+            sums = np.zeros(len(candidates))
+            for word, weight in first[index].items():
+                for candidate, other_weight in texts_by_word.get(word, ()):
+                    sums[candidate] += weight * other_weight
+            return sums
 
-        ranked = list(_ranked(examples, scores))
+        ranked = list(_ranked(examples, cosines))
         return {BASELINE: self.score(examples, ranked)}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield wrong texts, worse if more texts are closer than the right one."""
-        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+        """Yield pairs with a rival as close as the right text; the more rivals, the worse."""
+        for index, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             rank = prediction["rank"]
             if rank > 1:
-                yield Mistake(example.first, example.second, prediction["closest"], rank, number)
+                yield Mistake(example.first, example.second, prediction["closest"], rank, index)
+
+    def as_read(
+        self,
+        mistake: Mistake,
+        example: TextExample,
+        tokenizer: Any,
+        max_length: int,
+    ) -> Mistake:
+        """Mark in a mistake where the model stopped reading the first text: the second is the answer."""
+        question = example._replace(second=None)
+        return super().as_read(mistake, question, tokenizer, max_length)
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Similarity:
-    """Make the task of that name.
+    """Make a task by its name.
 
     Parameters
     ----------
     name : str
         "similarity", "stsb-similarity" or "similar-pairs".
     title : str
-        A line for people.
+        A one-line description.
     columns : mapping
-        What the columns of a custom table are called.
+        Names of the columns of a custom table, by their role.
 
     Returns
     -------
@@ -404,41 +318,40 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Similarity:
     return Similarity(name, title, columns)
 
 
-def _different(examples: Examples) -> dict[str, int]:
-    """Return the number of the first example with each different second text, in their order."""
-    numbers: dict[str, int] = {}
-    for number, example in enumerate(examples):
-        numbers.setdefault(example.second, number)
-    return numbers
+def _first_occurrences(examples: Examples) -> dict[str, int]:
+    """Return the distinct second texts in order, each with the index of the first example that has it."""
+    indices: dict[str, int] = {}
+    for index, example in enumerate(examples):
+        indices.setdefault(example.second, index)
+    return indices
 
 
-# scores(number of an example) -> (C,) of its first text with each of C different second ones
-def _ranked(examples: Examples, scores: Callable[[int], np.ndarray]) -> Iterator[dict[str, Any]]:
+# cosines(index of an example) -> (C,) of its first text with each of C distinct second texts
+def _ranked(examples: Examples, cosines: Callable[[int], np.ndarray]) -> Iterator[dict[str, Any]]:
     """Yield rank and closest text of every example; see `SimilarPairs`."""
-    texts = list(_different(examples))
-    places = {text: place for place, text in enumerate(texts)}
-    right = defaultdict(list)  # places of the second texts of each first one
+    texts = list(_first_occurrences(examples))
+    positions = {text: position for position, text in enumerate(texts)}
+    answers = defaultdict(list)  # for each first text, the positions of all its second texts
     for example in examples:
-        right[example.first].append(places[example.second])
-    for number, example in enumerate(examples):
-        cosines = scores(number)
-        place = places[example.second]
-        right_cosine = cosines[place]
-        cosines[right[example.first]] = -np.inf
-        n_above = int((cosines > right_cosine).sum())
-        n_same = int((cosines == right_cosine).sum())
-        closest = example.second
-        if n_above:
-            closest = texts[int(cosines.argmax())]
+        answers[example.first].append(positions[example.second])
+    for index, example in enumerate(examples):
+        rivals = cosines(index)
+        right_cosine = rivals[positions[example.second]]
+        rivals[answers[example.first]] = -np.inf
+        n_above = int((rivals > right_cosine).sum())
+        n_same = int((rivals == right_cosine).sum())
         rank = 1 + n_above + n_same / 2
+        closest = example.second
+        if rank > 1:
+            closest = texts[int(rivals.argmax())]
         yield {"rank": rank, "closest": closest}
 
 
 def _word_vectors(examples: Examples) -> tuple[Vectors, Vectors]:
-    """Return TF-IDF vectors of first and second texts at length one.
+    """Return TF-IDF vectors of first and second texts, of length one.
 
-    Words are counted, and weighted by 1 + log((1 + n) / (1 + texts that have it)) over all n texts, as
-    scikit-learn's TfidfVectorizer does.
+    Words are counted and weighted by 1 + log((1 + n) / (1 + texts that have the word)), for n texts in all,
+    as scikit-learn's TfidfVectorizer does.
     """
     counts = []
     for example in examples:

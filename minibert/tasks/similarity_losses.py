@@ -1,14 +1,15 @@
-"""Losses of pairs of texts that are read one by one: cosines of mean vectors (Reimers & Gurevych 2019).
+"""Losses of pairs of texts that are read one at a time: cosines of mean vectors (Reimers & Gurevych 2019).
 
-A text's vector is the mean of its last hidden states, at length one. What cosines are compared with:
+The vector of a text is the mean of its last hidden states, scaled to length one. The kinds of head differ in
+what the cosines are compared with:
 
     cosine        the pair's own cosine c   (E,)    squared error of c and the pair's score
     contrastive   all cosines, times 20     (E,E)   softmax over the second texts of the batch, of which the
                                                     pair's own is right (Henderson et al. 2017, section 4.3)
 
-The functions are those of `core/heads.py`, which this takes the place of: such a head has no output layer
-and no weights, and no dropout beyond the encoder's. Everything is holomorphic, and written for any array
-library: `batch` is flat tokens, or the rows of an engine that pads.
+The functions replace those of `core/heads.py`: such a head has no output layer and no weights, and no dropout
+beyond the encoder's. Everything is holomorphic, and written for any array library: `batch` is flat tokens, or
+the rows of an engine that pads.
 """
 
 from collections import namedtuple
@@ -22,8 +23,8 @@ from minibert.model.batch import TaskBatch
 from minibert.model.ops import Ops
 from minibert.model.params import Head
 
-SCALE = 20.0  # of cosines in the softmax, as MultipleNegativesRankingLoss of sentence-transformers has it
-NEVER = -1e9  # in place of the score of a text that is not a wrong answer: its exponential is zero
+SCALE = 20.0  # factor of cosines in the softmax, as in MultipleNegativesRankingLoss of sentence-transformers
+NEVER = -1e9  # score of texts that are not wrong answers: its exponential is zero
 
 MeanSaved = namedtuple("MeanSaved", "sequences shares")
 UnitSaved = namedtuple("UnitSaved", "unit length")
@@ -32,7 +33,7 @@ PairLossSaved = namedtuple("PairLossSaved", "encoder mean unit loss dnll compare
 
 # x (T,H) -> (S,H)
 def mean_pool(ops: Ops, x: Array, batch: TaskBatch) -> tuple[Array, Saved]:
-    """Return the mean of each sequence's rows; pads, which some engines have between sequences, have none.
+    """Return the mean of each sequence's rows, without the padding that some engines have between them.
 
     Parameters
     ----------
@@ -41,20 +42,20 @@ def mean_pool(ops: Ops, x: Array, batch: TaskBatch) -> tuple[Array, Saved]:
     x : array
         Hidden states, (T,H).
     batch : TaskBatch
-        Whose sequences they are.
+        The batch of these sequences.
 
     Returns
     -------
     means : array
         (S,H).
     saved : MeanSaved
-        For `mean_pool_backward`: the sequence and the share of each row, (T,) and (T,1).
+        For `mean_pool_backward`: the sequence of each row, (T,), and its share, (T,1).
     """
     xp = ops.xp
     first = batch.first_rows
     last = batch.last_rows
     tokens = xp.arange(len(x))
-    sequences = xp.searchsorted(first, tokens, side="right") - 1  # of each row
+    sequences = xp.searchsorted(first, tokens, side="right") - 1  # (T,) index of each row's sequence
     inside = tokens <= last[sequences]
     lengths = last - first + 1
     shares = ops.cast(inside / lengths[sequences], x.real.dtype)[:, None]
@@ -71,7 +72,7 @@ def mean_pool_backward(dmeans: Array, saved: Saved) -> Array:
     dmeans : array
         Gradient of the means, (S,H).
     saved : MeanSaved
-        What `mean_pool` kept.
+        What `mean_pool` saved.
 
     Returns
     -------
@@ -83,21 +84,21 @@ def mean_pool_backward(dmeans: Array, saved: Saved) -> Array:
 
 # x (S,H) -> (S,H)
 def unit(ops: Ops, x: Array) -> tuple[Array, Saved]:
-    """Return each row at length one.
+    """Scale each row to length one.
 
     Parameters
     ----------
     ops : Ops
         The operations of an engine.
     x : array
-        (S,H), no row all zero.
+        (S,H); no row is all zero.
 
     Returns
     -------
     y : array
         (S,H).
     saved : UnitSaved
-        For `unit_backward`: the rows at length one, and their lengths before, (S,1).
+        For `unit_backward`: the scaled rows, and their original lengths, (S,1).
     """
     length = ops.xp.sqrt((x * x).sum(-1, keepdims=True))
     y = x / length
@@ -107,14 +108,14 @@ def unit(ops: Ops, x: Array) -> tuple[Array, Saved]:
 # y = x / |x| and d|x| = y dx:  dx = (dy - y (y dy)) / |x|
 # dy (S,H) -> dx (S,H)
 def unit_backward(dy: Array, saved: Saved) -> Array:
-    """Return the gradient of `unit`, which has no part along the row itself.
+    """Return the gradient of `unit`, which has no component along the row itself.
 
     Parameters
     ----------
     dy : array
-        Gradient of the rows at length one, (S,H).
+        Gradient of the scaled rows, (S,H).
     saved : UnitSaved
-        What `unit` kept.
+        What `unit` saved.
 
     Returns
     -------
@@ -133,7 +134,7 @@ def scores_of(
     params: Params,
     batch: TaskBatch,
 ) -> Array:
-    """Compute the vector of each sequence, at length one; no dropout, nothing kept for backward.
+    """Compute the vector of each sequence, of length one, without dropout; nothing is saved for backward.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ def scores_of(
     config : BertConfig
         Sizes of the model.
     head : Head
-        Of one of `SIMILARITY`.
+        A head of one of the kinds in `SIMILARITY`.
     params : dict
         The tree of parameters.
     batch : TaskBatch
@@ -171,7 +172,8 @@ def loss(
 ) -> tuple[HeadLoss, Saved]:
     """Compute the loss of one batch of pairs.
 
-    Second texts of other pairs with the same first text, or that are the same text, are not wrong answers.
+    The second text of another pair is not a wrong answer if the pairs have the same first text, or if it
+    equals the right answer.
 
     Parameters
     ----------
@@ -184,17 +186,17 @@ def loss(
     params : dict
         The tree of parameters.
     batch : TaskBatch
-        E pairs, two sequences each. Labels are scores, (E,), or the numbers of both texts, (E,2).
+        E pairs, two sequences each. Labels are scores, (E,), or the indices of both texts, (E,2).
     drop : Dropout, optional
-        Of the encoder; none by default.
+        Dropout of the encoder; by default none.
     span_weight : float
-        Not needed: `heads.loss` has it.
+        Ignored; `heads.loss` has it.
 
     Returns
     -------
     result : HeadLoss
-        The weighted sum, the loss of each pair, (E,), and the cosines, (E,), or 20 times those of all first
-        texts with all second ones, (E,E), with `NEVER` in place of those that are not compared.
+        The weighted sum; the loss of each pair, (E,); and the cosines, (E,), or 20 times those of all first
+        texts with all second texts, (E,E), with `NEVER` for pairs that are not compared.
     saved : PairLossSaved
         For `loss_backward`.
     """
@@ -212,9 +214,9 @@ def loss(
         nll, saved_loss = ops.squared_error(scores, gold)
     else:
         labels = batch.labels
-        right = xp.arange(len(first), dtype=labels.dtype)  # the place of each pair's second text
-        alike = (labels[:, None] == labels).any(-1)  # (E,E)
-        wrong = ~alike & (batch.label_weights > 0)  # no pads
+        right = xp.arange(len(first), dtype=labels.dtype)  # (E,) index of each pair's second text
+        alike = (labels[:, None] == labels).any(-1)  # (E,E) whether two pairs share a text
+        wrong = ~alike & (batch.label_weights > 0)  # padding has no weight
         compared = wrong | (right[:, None] == right)
         cosines = xp.einsum("ih,jh->ij", first, second)
         scores = xp.where(compared, SCALE * cosines, NEVER)
@@ -245,13 +247,13 @@ def loss_backward(
     head : Head
         Head of the kind "cosine" or "contrastive".
     saved : PairLossSaved
-        What `loss` kept.
+        What `loss` saved.
     params : dict
         The tree of parameters.
     grads : dict
-        The tree of their gradients, which is consumed.
+        The tree of their gradients, which may be overwritten.
     frozen : int, optional
-        How many layers, and the embeddings, get no gradient; by default all get one.
+        Number of lowest layers that, with the embeddings, get no gradient; by default all get one.
 
     Returns
     -------

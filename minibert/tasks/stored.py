@@ -1,4 +1,4 @@
-"""The file beside a model that describes its task: `task.json`, or `tagger.json` beside LSTMs."""
+"""The file in a model's folder that describes its task: `task.json`, or `tagger.json` for LSTMs."""
 
 import dataclasses
 import math
@@ -16,28 +16,28 @@ from minibert.tasks.long_texts import LongTexts
 
 TASK_FILE = "task.json"
 OPTIONS_FILE = "finetune.json"
-TAGGER_FILE = "tagger.json"  # of the feature-based approach
+TAGGER_FILE = "tagger.json"  # written by the feature-based approach
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What all such files say; the subclasses have more fields and check them."""
+    """The fields that both files share; the subclasses have more fields, and check them."""
 
     task: str
     labels: tuple[str, ...]
     max_length: int
-    # Every subclass has `columns`, by the names of the task.
+    # Every subclass has a field `columns`: names of columns by their role.
 
     FILE: ClassVar[str]
-    ADVICE: ClassVar[str]  # what to do where it can't be read
+    ADVICE: ClassVar[str]  # what to do if it can't be read
 
     def save(self, folder: Path) -> None:
-        """Write the file, without the field `long` where it is empty.
+        """Write the file, without the field `long` if that is empty.
 
         Parameters
         ----------
         folder : Path
-            That of the model.
+            Folder of the model.
         """
         fields = dataclasses.asdict(self)
         if "long" in fields and not fields["long"]:
@@ -46,22 +46,22 @@ class Stored:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the file beside a model.
+        """Read the file in a model's folder.
 
         Parameters
         ----------
         folder : Path
-            That of the model.
+            Folder of the model.
 
         Returns
         -------
         Stored
-            An instance of the class that is asked, validated.
+            A validated instance of this class.
 
         Raises
         ------
         InputError
-            When the folder has no such file, or one that can't be read: it says what is wrong and what to do.
+            When there is no such file, or it can't be read. The error says what is wrong and what to do.
         """
         path = folder / cls.FILE
         try:
@@ -96,14 +96,14 @@ class Stored:
         return None
 
     def check_positions(self, folder: Path, positions: int) -> None:
-        """Refuse a model that has fewer positions than the file asks for.
+        """Refuse a model with fewer positions than the file needs.
 
         Parameters
         ----------
         folder : Path
-            Where both lie, for the message.
+            Folder of both, for the message.
         positions : int
-            Positions of the model.
+            Number of the model's positions.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class TaskFile(Stored):
-    """What `task.json` says about the model beside it."""
+    """What `task.json` says about the model in its folder."""
 
     columns: dict[str, str] = dataclasses.field(default_factory=dict)
     tuned: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -139,11 +139,11 @@ class TaskFile(Stored):
 
     @property
     def pair(self) -> bool:
-        """Whether the model reads pairs of texts: its task says so, or the table that it was trained on."""
+        """Whether the model reads pairs of texts, by its task or by the table that it was trained on."""
         pair = registry.create(self.task, dict(self.columns)).pair
         return "second" in self.columns if pair is None else pair
 
     @property
     def long_texts(self) -> LongTexts | None:
-        """How long texts become windows."""
+        """How long texts are split into windows; None if they are cut."""
         return LongTexts(**self.long) if self.long else None  # type: ignore[arg-type]

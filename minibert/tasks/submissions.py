@@ -20,26 +20,26 @@ def write(
     examples: Sequence[TextExample],
     predictions: Predictions,
 ) -> Path:
-    """Write `RTE.tsv`, or `RTE-dev.tsv` of another split than "test".
+    """Write the table of a task, such as `RTE.tsv`, or `RTE-dev.tsv` for another split than "test".
 
     Parameters
     ----------
     folder : str or Path
         Where to write.
     task : str
-        Name of a task of GLUE, or of another one, whose name is then that of the file.
+        Name of a task of GLUE. The name of any other task becomes that of the file.
     split : str
         "train", "dev" or "test".
     examples : sequence of TextExample
-        Labels need not be known.
+        The examples. Labels need not be known.
     predictions : sequence of dict
-        With `label` or `value`, one for each example.
+        One with `label` or `value` for each example.
 
     Returns
     -------
     Path
-        The file. Below a header stand the official index of each example and its answer: classes are spelled
-        as in the training files, scores of STS-B are clipped to 0 .. 5.
+        The file. Below a header it has the official index of each example and the answer: classes as in the
+        training files, scores of STS-B clipped to 0 .. 5.
     """
     name = TASKS[task].title if task in TASKS else task
     if split != "test":
@@ -58,12 +58,12 @@ def indices(examples: Sequence[TextExample]) -> list[str]:
     Parameters
     ----------
     examples : sequence of TextExample
-        Examples of a whole file, in its order.
+        All examples of a file, in order.
 
     Returns
     -------
     list of str
-        The `id` of each where all of these are numbers, or else its row from 0.
+        The `id` of each example if all of them are numbers, or else its row, from 0.
     """
     ids = [example.id for example in examples]
     if all(index.isdigit() for index in ids):
@@ -72,23 +72,23 @@ def indices(examples: Sequence[TextExample]) -> list[str]:
 
 
 def _answer(prediction: dict[str, Any]) -> str:
+    """Return an answer as the table spells it."""
     if "value" in prediction:
         return f"{min(max(prediction['value'], 0.0), HIGHEST_SCORE):.3f}"
     return prediction["label"]
 
 
 def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
-    """Put tables that `write` has written into `submission.zip`, the one file that GLUE's server takes.
+    """Put tables that `write` wrote into `submission.zip`, the one file that GLUE's server takes.
 
-    The same tables make the same bytes, whatever their order. Tasks whose tables are missing are named in a
-    warning.
+    The same tables make the same bytes, whatever their order. A warning names tasks without a table.
 
     Parameters
     ----------
     folder : str or Path
         Where to write.
     tables : sequence of str or Path
-        Named as GLUE's server wants them; they may lie in different folders.
+        Tables with the names that GLUE's server wants. They may lie in different folders.
 
     Returns
     -------
@@ -98,7 +98,8 @@ def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
     Raises
     ------
     InputError
-        When there is no table, one is of no test set of GLUE, given twice, or can't be read.
+        When there is no table, or one does not belong to a test set of GLUE, is given twice, or can't be
+        read.
     """
     path = Path(folder) / "submission.zip"
     known = [f"{task.title}.tsv" for task in TASKS.values()]
@@ -115,7 +116,7 @@ def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
         with zipfile.ZipFile(temporary, "w") as archive:
             for name in known:
                 if name in contents:
-                    info = zipfile.ZipInfo(name)  # of 1980-01-01
+                    info = zipfile.ZipInfo(name)  # with the date 1980-01-01
                     info.create_system = 3
                     info.external_attr = 0o644 << 16
                     archive.writestr(info, contents[name])
@@ -127,30 +128,32 @@ def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
 
 
 def majority(examples: Sequence[TextExample], count: int) -> list[dict[str, Any]]:
-    """Return the most frequent class of some examples, as the prediction for others.
+    """Return the most frequent class of some examples as the prediction for others.
 
-    It is what the paper submitted for WNLI, whose dev set is made so that models do worse than it (Devlin et
-    al. 2019, appendix B.1).
+    The paper submitted it for WNLI, whose dev set is made so that models do worse (Devlin et al. 2019,
+    appendix B.1).
 
     Parameters
     ----------
     examples : sequence of TextExample
-        With classes as labels.
+        Examples with classes as labels.
     count : int
-        How many predictions are wanted.
+        How many predictions to return.
 
     Returns
     -------
     list of dict
-        The same prediction `count` times; of classes that are as frequent, the first by the alphabet.
+        The same prediction `count` times. Among equally frequent classes it is the alphabetically first.
 
     Raises
     ------
     InputError
-        When a label is a number or is not known.
+        When a label is a number, or unknown.
     """
-    labels = Counter(example.label for example in examples)
-    if None in labels or any(isinstance(label, float) for label in labels):
+    counts = Counter(example.label for example in examples)
+    has_scores = any(isinstance(label, float) for label in counts)
+    if has_scores or None in counts:
         raise InputError("There is no most frequent class where examples have scores or no labels at all.")
-    label = min(labels, key=lambda name: (-labels[name], name))
-    return [{"label": label, "probabilities": {label: 1.0}}] * count
+    label = min(counts, key=lambda name: (-counts[name], name))
+    prediction = {"label": label, "probabilities": {label: 1.0}}
+    return [prediction] * count

@@ -1,7 +1,7 @@
 """Tag every word by its first piece (Devlin et al. 2019, section 5.3): `ner`, and custom files.
 
-The words around a sentence that are not its own are those of its document, as many as fit; see `contexts`.
-There is no CRF: tags are chosen word by word, and one that contradicts its neighbours is left to the scorer.
+A sentence is read with as many neighbouring words of its document as fit; see `contexts`. There is no CRF:
+tags are chosen word by word, and a tag that contradicts its neighbours is left to the scorer.
 """
 
 import re
@@ -28,27 +28,27 @@ from minibert.tasks.metrics.intervals import Statistic
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
 from minibert.tokenizer.written import WrittenTokens
 
-# Names of the splits of CoNLL-2003 in its usual copies, and of other files with one word per line.
+# File names of each split in the usual copies of CoNLL-2003, and of other files with one word per line.
 FILES = {
     "train": ("eng.train", "train.txt", "train.conll", "train.bio"),
     "dev": ("eng.testa", "valid.txt", "dev.txt", "valid.conll", "dev.conll", "dev.bio"),
     "test": ("eng.testb", "test.txt", "test.conll", "test.bio"),
 }
 COLUMNS = ("words", "tags", "layout", "sentence", "delimiter", "header")  # arguments of `tables.read_tags`
-NO_PIECE = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
+NO_PIECE = 0  # row of words without pieces; it is that of [CLS], so that no word has it
 
 
 def create(name: str, _: str, columns: Mapping[str, str]) -> "Tagging":
-    """Make the task of that name.
+    """Make a task by its name.
 
     Parameters
     ----------
     name : str
         "ner", "ner-sentences" or "tag".
     _ : str
-        Not needed: `Tagging` has its own title.
+        Ignored: `Tagging` has its own title.
     columns : mapping
-        For "tag", what the columns of its table are called.
+        For "tag", names of the columns of its table, by their role.
 
     Returns
     -------
@@ -60,18 +60,18 @@ def create(name: str, _: str, columns: Mapping[str, str]) -> "Tagging":
 
 
 class Tagging(Task):
-    """A tag for each word; tags of the form O, B-TYPE and I-TYPE are those of named entities.
+    """A tag for each word. Tags of the form O, B-TYPE and I-TYPE mark named entities.
 
     A prediction is a list of tags, one for each word of a sentence.
 
     Parameters
     ----------
     name : str, default "ner"
-        "tag" for custom files; any other one for CoNLL-2003's.
+        "tag" for custom files, any other name for those of CoNLL-2003.
     columns : mapping, optional
-        For custom files, what the columns are called, by their role, one of `COLUMNS`.
+        For custom files, names of the columns by their role, one of `COLUMNS`.
     by_document : bool, default True
-        Whether each sentence is shown with its neighbours in the document; else it is by itself.
+        Whether a sentence is read with its neighbours in the document, or by itself.
     """
 
     kind = "tag"
@@ -101,12 +101,12 @@ class Tagging(Task):
         data : Path
             Folder of CoNLL-2003's files or of custom ones, see `FILES`, or a file.
         split : str
-            "train", "dev" or "test".
+            "train", "dev" or "test". A custom "test" file may lack its tags.
 
         Returns
         -------
         list of TaggedSentence
-            In the order of the file; custom ones of "test" may lack their tags.
+            In the order of the file.
         """
         if self.name == "tag":
             path = custom_file(data, split, FILES[split])
@@ -116,20 +116,15 @@ class Tagging(Task):
         return ner.read(path)
 
     def labels(self, examples: Examples) -> Labels:
-        """Name the tags in the order of the outputs: O, then the others in the order of the alphabet.
+        """Name the tags in the order of the outputs: O, then the others alphabetically.
 
-        Tags that look like those of entities but are of no scheme are named in a warning, as are tags that
-        are all numbers.
-
-        Parameters
-        ----------
-        examples : sequence of TaggedSentence
-            The training examples, with tags.
+        A warning names tags that look like those of entities but follow no known scheme, and says so if all
+        tags are numbers.
 
         Returns
         -------
         tuple of str
-            Of every type of entity B- and I- both, whether or not both occur; () without any word.
+            Both B- and I- for every type of entity, whether or not both occur; () if there is no word.
         """
         tags = {tag for example in examples for tag in _tags_of(example)}
         if not tags:
@@ -138,9 +133,9 @@ class Tagging(Task):
             problem = f"All {len(tags)} tags are numbers, which don't say where entities begin and end"
             effect = "F1 is the accuracy of words"
             warn(f"{problem}: {effect}. Give tags with names to score and list entities.")
-        if odd := schemes.looks_odd(tags):
+        if unknown := schemes.tags_without_scheme(tags):
             effect = "each word that has one counts as an entity by itself"
-            warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them where they mark entities.")
+            warn(f"{schemes.unknown_scheme(unknown)}; {effect}. Change them where they mark entities.")
         if all(map(ner.is_entity_tag, tags)):
             types = sorted({tag[2:] for tag in tags} - {""})
             entity_tags = [f"{prefix}-{kind}" for kind in types for prefix in "BI"]
@@ -157,35 +152,36 @@ class Tagging(Task):
     ) -> Iterator[Feature]:
         """Lay windows over the documents, in order.
 
-        A word longer than a sixth of `max_length` loses its last pieces. A word without any, a control
-        character perhaps, has no row when training; else its row is `NO_PIECE`.
+        A word longer than a sixth of `max_length` loses its last pieces. A word without pieces, such as a
+        control character, has no row in training; otherwise its row is `NO_PIECE`.
 
         Parameters
         ----------
         examples : iterable of TaggedSentence
-            Sentences of a document stand together.
+            Sentences in order; those of a document follow one another.
         tokenizer : Tokenizer
-            That of the model.
+            The model's tokenizer.
         labels : tuple of str
             The model's tags, in the order of its outputs.
         max_length : int
-            Most tokens of a sequence, [CLS] and [SEP] included.
+            Most tokens in a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are for training, so that tags have to be known.
+            Whether the features are for training, so that all tags have to be known.
 
         Yields
         ------
         Feature
-            One for each window, whose `example` is the first sentence that it asks about, with the rows of
-            the words' first pieces and their tags: (n,) int32 both, tags None where one is not known.
+            One for each window: the rows of the first pieces of the words to tag, and the tags of these
+            words, (n,) int32 both; tags are None if one is unknown. `example` is the index of the first
+            sentence to tag.
 
         Raises
         ------
         InputError
-            When `training` and a tag is missing or is none of `labels`.
+            When `training` and a tag is missing or not in `labels`.
         """
-        before = 0  # sentences of the documents in front
-        room = max_length - 2
+        before = 0  # number of sentences in earlier documents
+        room = max_length - 2  # without [CLS] and [SEP]
         written = WrittenTokens(tokenizer)
         for _, numbered in groupby(enumerate(examples), self._document):
             sentences = [sentence for _, sentence in numbered]
@@ -197,9 +193,9 @@ class Tagging(Task):
             written.add(encoded)
             pieces = np.minimum(np.diff(encoded.cu_seqlens), longest_word(room))  # (n,)
             for begin, end, first, last in windows(pieces, ends, room):
-                places = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1
-                places_asked = places[first - begin : last - begin]
-                rows = np.where(pieces[first:last], places_asked, NO_PIECE)
+                first_pieces = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1  # row 0 is [CLS]
+                rows_asked = first_pieces[first - begin : last - begin]
+                rows = np.where(pieces[first:last], rows_asked, NO_PIECE)
                 asked_tags: Any = None if tags is None else tags[first:last]
                 if training:
                     asked_tags = asked_tags[rows != NO_PIECE]
@@ -219,17 +215,9 @@ class Tagging(Task):
         written.warn()
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of tags that the model does not know: how often they occur, and where first.
-
-        Parameters
-        ----------
-        examples : sequence of TaggedSentence
-            Those to be measured.
-        labels : tuple of str
-            The model's tags.
-        """
+        """Warn of tags that the model does not know: how often they occur, and where the first is."""
         counts: Counter[str] = Counter()
-        first = 0  # sentence that has one, from 1
+        first = 0  # number of the first sentence with such a tag, from 1
         for number, example in enumerate(examples, start=1):
             unknown = [tag for tag in example.tags or () if tag not in labels]
             counts.update(unknown)
@@ -243,7 +231,7 @@ class Tagging(Task):
         warn(f"{problem}; the first is in sentence {first:,}. They count as mistakes.")
 
     def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
-        """Return the group of a sentence: its document, or its own number."""
+        """Return what sentences that are read together share: the document, or their own index."""
         return numbered[1].document if self.by_document else numbered[0]
 
     def predict(
@@ -254,20 +242,14 @@ class Tagging(Task):
         labels: Labels,
         tuned: Tuned,
     ) -> list[list[str]]:
-        """Choose the likeliest tag of every word; O for a word that the model can't see.
+        """Choose the most likely tag of every word; O for a word that the model can't see.
 
         Parameters
         ----------
-        examples : sequence of TaggedSentence
-            As `read` returned them.
         features : sequence of Feature
-            The windows of these sentences, laid for prediction.
+            The windows of these sentences, made for prediction.
         outputs : sequence of numpy.ndarray
-            Scores of the words that each window is asked about, (n,K).
-        labels : tuple of str
-            The model's tags, in the order of its outputs.
-        tuned : dict
-            What `tune` chose on dev. Not needed.
+            Scores of the words to tag in each window, (n,K).
 
         Returns
         -------
@@ -277,7 +259,7 @@ class Tagging(Task):
         Raises
         ------
         ValueError
-            When the features are not asked about every word once.
+            When the features do not ask about every word once.
         """
         bounds = sentence_bounds(examples)
         rows_of_each = [feature.rows for feature in features]
@@ -290,15 +272,8 @@ class Tagging(Task):
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Compute the metrics of whole entities, and the accuracy of words.
 
-        A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
-        which is accuracy where there is no O. One that was never learnt is missed.
-
-        Parameters
-        ----------
-        examples : sequence of TaggedSentence
-            As `read` returned them, each with its label.
-        predictions : list of list of str
-            What `predict` made of them.
+        Any other tag counts as an entity of one word, so that F1 is that of all tags except O; without O, it
+        is the accuracy. A tag that the model does not know counts as missed.
 
         Returns
         -------
@@ -311,25 +286,17 @@ class Tagging(Task):
         scores = {}
         for name in ("f1", "precision", "recall", "accuracy"):
             scores[name] = metrics[name] / 100
-        for kind, of_kind in metrics["types"].items():
-            scores[f"f1_{kind}"] = of_kind["f1"] / 100
+        for kind, type_metrics in metrics["types"].items():
+            scores[f"f1_{kind}"] = type_metrics["f1"] / 100
         return scores
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the F1 of entities as a function of sentences, for its interval.
-
-        Parameters
-        ----------
-        examples : sequence of TaggedSentence
-            As `read` returned them, each with its label.
-        predictions : list of list of str
-            What `predict` made of them.
+        """Return the F1 of entities as a function of sentences, for its confidence interval.
 
         Returns
         -------
         callable
-            Takes numbers of sentences, (m,) int64, some of them repeated, and returns the F1 of all their
-            entities.
+            Takes indices of sentences, with repeats, (m,) int64, and returns the F1 of all their entities.
         """
         sides = comparable(examples, predictions)
         counts = entities.sentence_counts(sides.gold, sides.predicted)
@@ -342,23 +309,12 @@ class Tagging(Task):
         examples: Examples,
         predictions: Predictions,
     ) -> list[Path]:
-        """Write columns as conlleval reads them: word, true tag where it is known, predicted tag.
-
-        Parameters
-        ----------
-        folder : Path
-            Where to write.
-        split : str
-            Name of the split, which is part of the file's name.
-        examples : sequence of TaggedSentence
-            As `read` returned them.
-        predictions : list of list of str
-            What `predict` made of them.
+        """Write columns as conlleval reads them: the word, the true tag if it is known, the predicted tag.
 
         Returns
         -------
         list of Path
-            `dev_predictions.conll` or the like, with an empty line after each sentence.
+            `dev_predictions.conll`, or that of another split, with an empty line after each sentence.
         """
         path = Path(folder) / f"{split}_predictions.conll"
         lines = []
@@ -375,25 +331,14 @@ class Tagging(Task):
         return [path]
 
     def asked(self, example: TaggedSentence) -> dict[str, list[str]]:
-        """Return the words of a custom table's sentence, to stand beside their tags in JSON.
-
-        Parameters
-        ----------
-        example : TaggedSentence
-            One that `read` returned.
-
-        Returns
-        -------
-        dict
-            `words`; {} for official files.
-        """
+        """Return the words of a custom table's sentence as `words`, to write next to their tags in JSON."""
         return {"words": list(example.words)} if self.name == "tag" else {}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield sentences, worse if more entities were missed, invented or cut wrongly."""
+        """Yield sentences with wrong entities; the more are missing, invented or cut wrongly, the worse."""
         sides = comparable(examples, predictions)
         sentences = zip(examples, sides.gold, sides.predicted, strict=True)
-        for number, (example, gold_tags, predicted_tags) in enumerate(sentences):
+        for index, (example, gold_tags, predicted_tags) in enumerate(sentences):
             gold = entities.chunks(gold_tags, sides.gold.scheme)
             predicted = entities.chunks(predicted_tags, sides.predicted.scheme)
             wrong = set(gold) ^ set(predicted)
@@ -402,36 +347,23 @@ class Tagging(Task):
                     text=" ".join(example.words),
                     expected=entities_text(example.words, gold),
                     found=entities_text(example.words, predicted),
-                    badness=float(len(wrong)),
-                    example=number,
+                    severity=float(len(wrong)),
+                    example=index,
                 )
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes:
-        """Return the types of all words, without the letters of a scheme.
-
-        Parameters
-        ----------
-        examples : sequence of TaggedSentence
-            As `read` returned them, each with its label.
-        predictions : list of list of str
-            What `predict` made of them.
-
-        Returns
-        -------
-        tuple of two lists
-            Expected and predicted types, such as PER and O, of the words of all sentences.
-        """
+        """Return expected and predicted types of all words, such as PER and O, without B- and the like."""
         sides = comparable(examples, predictions)
         return _types(sides.gold), _types(sides.predicted)
 
 
 def sentence_bounds(examples: Examples) -> np.ndarray:
-    """Count the words before each sentence, and all.
+    """Return where each sentence begins and ends among the words of all sentences.
 
     Parameters
     ----------
     examples : sequence of TaggedSentence
-        In their order.
+        S sentences.
 
     Returns
     -------
@@ -449,16 +381,16 @@ def predicted_tags(
     bounds: np.ndarray,
     labels: abc.Sequence[str],
 ) -> list[list[str]]:
-    """Choose the likeliest tag of every word, sentence by sentence; O where a word was not seen.
+    """Choose the most likely tag of every word, sentence by sentence; O for words that were not seen.
 
     Parameters
     ----------
     scores : numpy.ndarray
-        Of all words, (n,K).
+        Scores of all words, (n,K).
     seen : numpy.ndarray
         Whether a word has a piece that the model reads, (n,) bool.
     bounds : numpy.ndarray
-        Words before each sentence, and all, (S+1,), see `sentence_bounds`.
+        Bounds of the sentences, (S+1,), see `sentence_bounds`.
     labels : sequence of str
         The tags, in the order of the scores.
 
@@ -487,53 +419,53 @@ def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]
     Returns
     -------
     str
-        "none" without any entity.
+        "none" if there is no entity.
     """
     texts = [f"{kind} {' '.join(words[first:last])}" for kind, first, last in chunks]
     return "; ".join(texts) or "none"
 
 
 def _types(sentences: Iterable[abc.Sequence[str]]) -> list[str]:
-    """Return what stands after the hyphen of each tag, or the tag where it has none."""
+    """Return the part after the hyphen of each tag, or the tag if it has none."""
     return [tag.partition("-")[2] or tag for tags in sentences for tag in tags]
 
 
 def _without_spaces(text: str) -> str:
-    """Return a word or a tag as it may stand in a column."""
+    """Return a word or a tag in a form that fits into a column."""
     return re.sub(r"\s", "_", text) or "_"
 
 
 def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     if example.tags is None:
-        lacking = f"{' '.join(example.words)[:60]!r} has no tags to train on or to score against"
-        raise InputError(f"The sentence {lacking}; give a file that has them.")
+        problem = f"The sentence {' '.join(example.words)[:60]!r} has no tags to train on or to score against"
+        raise InputError(f"{problem}; give a file that has them.")
     return example.tags
 
 
 class Comparable(NamedTuple):
-    """The tags of each sentence as scorers of entities take them, with the schemes that they are read in."""
+    """True and predicted tags of each sentence, all as tags of entities, with the schemes to read them in."""
 
     gold: entities.TagsOfScheme
     predicted: entities.TagsOfScheme
 
 
 def comparable(examples: Examples, predictions: Predictions) -> Comparable:
-    """Return true and predicted tags; those of parts of speech and the like as entities of one word each.
+    """Return true and predicted tags in a form that scorers of entities take.
 
-    Tags of entities stay as they are, in whatever scheme they are. Each tag is looked at by itself: one in
-    dev that is like no other changes nothing for those.
+    Tags of entities stay as they are, in whatever scheme. Others, such as parts of speech, become entities of
+    one word each. Every tag is judged by itself, so that a strange tag in dev changes nothing for the others.
 
     Parameters
     ----------
     examples : sequence of TaggedSentence
-        As `read` returned them, each with its label.
+        Sentences with tags.
     predictions : list of list of str
         Their predicted tags.
 
     Returns
     -------
     Comparable
-        Of the same sentences. Their schemes are chosen here, and hold for all that is made of them.
+        The same sentences, with the scheme of each side.
     """
     gold = [_tags_of(example) for example in examples]
     predicted = list(predictions)
@@ -544,12 +476,12 @@ def comparable(examples: Examples, predictions: Predictions) -> Comparable:
 
 
 def _typed(sentences: Iterable[abc.Sequence[str]]) -> list[list[str]]:
-    """Return tags with O for those that do not look like tags of entities."""
+    """Replace tags that do not look like those of entities with O."""
     return [[tag if schemes.is_typed(tag) else OUTSIDE for tag in tags] for tags in sentences]
 
 
 def _as_entities(sentences: Iterable[abc.Sequence[str]], scheme: schemes.Scheme) -> entities.TagsOfScheme:
-    """Return tags of a scheme as they are; any other one as that of an entity of one word."""
+    """Return tags of a scheme as they are, and any other tag as an entity of one word."""
     tags_of_entities: dict[str, str] = {OUTSIDE: OUTSIDE}
 
     def as_entity(tag: str) -> str:
@@ -569,39 +501,39 @@ def tag_numbers(
     before: int = 0,
     training: bool = True,
 ) -> Any:
-    """Return all tags as numbers of labels.
+    """Return all tags as indices of labels.
 
     Parameters
     ----------
     examples : sequence of TaggedSentence
-        Of one document, or of all.
+        Sentences of one document, or of all.
     labels : tuple of str
         The model's tags.
     before : int, default 0
-        Sentences in front of these, for the message of an error.
+        Number of sentences before these, which the message of an error adds.
     training : bool, default True
         Whether every tag has to be known.
 
     Returns
     -------
     numpy.ndarray or None
-        Of the words of all sentences, (n,) int32. None where a tag is missing or is not a label,
-        except for training.
+        For the words of all sentences, (n,) int32. Except in training, None if a tag is missing or not in
+        `labels`.
 
     Raises
     ------
     InputError
-        When `training` and a tag is missing or is none of `labels`.
+        When `training` and a tag is missing or not in `labels`.
     """
     if not training and any(example.tags is None for example in examples):
         return None
-    numbers = {label: number for number, label in enumerate(labels)}
+    indices = {label: index for index, label in enumerate(labels)}
     tags = [tag for example in examples for tag in _tags_of(example)]
-    unknown = next((tag for tag in tags if tag not in numbers), None)
+    unknown = next((tag for tag in tags if tag not in indices), None)
     if unknown is None:
-        return np.array([numbers[tag] for tag in tags], np.int32)
+        return np.array([indices[tag] for tag in tags], np.int32)
     if training:
         place = f"between sentences {before + 1} and {before + len(examples)}"
-        known = f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
+        known = f"the model's {len(indices)}, {', '.join(indices)}; learn from files with the same tags."
         raise InputError(f"The tag {unknown!r} {place} is not one of {known}")
     return None

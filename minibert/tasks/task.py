@@ -2,10 +2,11 @@
 
     files -> examples -> features -> (the model) -> outputs -> predictions -> scores, files, mistakes
 
-Everything on the way that is particular to a task is a method of its `Task`; what trains, predicts and
-reports treats all tasks alike.
+Everything that is specific to a task is a method of its `Task`; the code that trains, predicts and reports
+treats all tasks alike.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,13 +23,13 @@ from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.metrics.intervals import Statistic
 
 SPLITS = ("train", "dev", "test")
-Labels: TypeAlias = tuple[str, ...]  # of classes or tags in the order of the outputs; () without classes
+Labels: TypeAlias = tuple[str, ...]  # classes or tags in the order of the outputs; () without classes
 Examples: TypeAlias = Sequence[Any]  # what a task reads: `TextExample`, `Question` and the like
-Features: TypeAlias = Sequence[Feature]  # that can be asked for by number
-Outputs: TypeAlias = Sequence[Array]  # scores of each feature
-Tuned: TypeAlias = dict[str, float]  # chosen on dev and kept with the model, such as a threshold
-Predictions: TypeAlias = Sequence[Any]  # one of each example, mostly a dictionary; JSON can say it
-Classes: TypeAlias = tuple[Sequence[str], Sequence[str]]  # expected and predicted ones
+Features: TypeAlias = Sequence[Feature]  # a list, or a sequence that makes each feature when it is indexed
+Outputs: TypeAlias = Sequence[Array]  # the scores of each feature
+Tuned: TypeAlias = dict[str, float]  # values chosen on dev and stored with the model, such as a threshold
+Predictions: TypeAlias = Sequence[Any]  # one for each example, usually a dictionary; JSON can hold it
+Classes: TypeAlias = tuple[Sequence[str], Sequence[str]]  # expected classes, predicted classes
 
 
 # scores (K,) -> (K,) float64
@@ -51,35 +52,55 @@ def softmax(scores: Any) -> np.ndarray:
     return exponentials / exponentials.sum()
 
 
-class Mistake(NamedTuple):
-    """A prediction that is wrong, for a person to look at."""
+def surprise(probability: float) -> float:
+    """Return -log p, which orders mistakes: the less likely the right answer was, the worse.
 
-    text: str  # what was asked, as a person reads it
+    Parameters
+    ----------
+    probability : float
+        Probability p of the right answer, from 0 to 1.
+
+    Returns
+    -------
+    float
+        In nats; finite for p = 0, too.
+    """
+    return -math.log(max(probability, 1e-300))
+
+
+class Mistake(NamedTuple):
+    """A wrong prediction, for a person to look at."""
+
+    text: str  # the input, as a person reads it
     expected: str
     found: str
-    badness: float  # larger is worse: what the mistakes are ordered by
-    example: int = 0  # its number
+    severity: float  # mistakes are sorted by it; larger is worse
+    example: int = 0  # index of the example
 
 
 class Task(ABC):
-    """One downstream task: how its files are read, what a model is asked, and how answers are scored.
+    """One downstream task: how to read its files, what to feed the model, and how to score its answers.
 
-    A subclass fills in the attributes `name`, `kind`, `metric` and `title` and the abstract methods; the
-    others have a default that suits most tasks.
+    A subclass sets the attributes `name`, `kind`, `metric` and `title`, and implements the abstract methods.
+    The other methods have a default that suits most tasks.
+
+    The docstrings here are the contract. That of an overriding method describes only what is specific to the
+    subclass: a section that it leaves out is as documented here.
     """
 
-    name: str  # as the command line has it
-    kind: str  # of its head
-    metric: str  # the key of `score` that models are chosen by; larger is better
-    title: str  # a line for people
-    max_length: int = 128  # longest sequence by default, [CLS] and [SEP] included
-    pair: bool | None = None  # whether a text is asked about with another one; None: where the data has one
-    command: str = "predict"  # of minibert that asks such a model
-    label_field: str = "label"  # of an example: what is expected of it, None where that is not known
-    long: LongTexts | None = None  # how long texts become windows; None: as the task has them, or cut
-    standardise: bool = False  # whether numbers are learnt at mean 0 and standard deviation 1
-    rows: Mapping[str, Examples] = {}  # those in memory, by what errors call them; {}: they are from files
-    together: bool = False  # whether a prediction depends on the other examples
+    name: str  # as on the command line
+    kind: str  # kind of the head
+    metric: str  # key of `score` by which models are chosen; larger is better
+    title: str  # a one-line description
+    max_length: int = 128  # most tokens in a sequence by default, [CLS] and [SEP] included
+    pair: bool | None = None  # whether an example is a pair of texts; None: the data decide
+    second_is_optional: bool = False  # whether a custom table may, but need not, have a column "second"
+    command: str = "predict"  # subcommand of minibert that predicts with such a model
+    label_field: str = "label"  # attribute of an example with its label, None where that is unknown
+    long: LongTexts | None = None  # how to split long texts into windows; None: the task splits or truncates
+    standardise: bool = False  # whether numeric labels are scaled to mean 0 and standard deviation 1
+    rows: Mapping[str, Examples] = {}  # examples in memory, by their name in errors; {}: read from files
+    needs_all_examples: bool = False  # whether the prediction for an example depends on the other examples
 
     @abstractmethod
     def read(self, data: Path, split: str) -> list[Any]:
@@ -88,7 +109,7 @@ class Task(ABC):
         Parameters
         ----------
         data : Path
-            Folder of official files, or of tables; most tasks take the file itself, too.
+            Folder of the official files, or of tables; most tasks accept the file itself, too.
         split : str
             "train", "dev" or "test".
 
@@ -100,7 +121,7 @@ class Task(ABC):
         Raises
         ------
         InputError
-            When the file is missing or is not one of this task.
+            When the file is missing, or does not belong to this task.
         """
 
     def labels(self, examples: Examples) -> Labels:
@@ -114,7 +135,7 @@ class Task(ABC):
         Returns
         -------
         tuple of str
-            () where outputs are not classes.
+            () for tasks without classes. Without examples, the labels that the task itself fixes, if any.
         """
         return ()
 
@@ -124,12 +145,12 @@ class Task(ABC):
         Parameters
         ----------
         labels : tuple of str
-            The classes or tags: where the kind of head has no fixed number of outputs, each has one.
+            The classes or tags. Each has an output, unless the kind of head has a fixed number of outputs.
 
         Returns
         -------
         Head
-            Of the task's kind; it pools windows where `long` is given.
+            A head of the task's kind; if `long` is set, it pools the windows of a text.
         """
         fixed = KINDS[self.kind].outputs
         count = len(labels) if fixed is None else fixed
@@ -137,17 +158,17 @@ class Task(ABC):
         return Head(self.kind, count, pool=pool)
 
     def names(self, example: Any) -> tuple[Any, ...]:
-        """Return the classes of texts that an example is labelled with.
+        """Return the classes that label the text of an example.
 
         Parameters
         ----------
         example : object
-            One that `read` returned.
+            One of the examples that `read` returned.
 
         Returns
         -------
         tuple
-            () for tasks without classes of texts. A class that is not known is None.
+            () for tasks that do not classify texts. An unknown class is None.
         """
         return ()
 
@@ -160,42 +181,42 @@ class Task(ABC):
         max_length: int,
         training: bool,
     ) -> Iterable[Feature]:
-        """Yield what the model is asked about each example.
+        """Yield the model's input for each example.
 
         Parameters
         ----------
         examples : iterable
-            In their order, which `Feature.example` counts from 0. They may be read once only.
+            Examples in order, which `Feature.example` counts from 0. They may be iterated only once.
         tokenizer : Tokenizer
-            That of the model.
+            The model's tokenizer.
         labels : tuple of str
-            The model's classes or tags, in the order of its outputs.
+            The model's classes or tags, in the order of its outputs; () without classes.
         max_length : int
-            Most tokens of a sequence, [CLS] and [SEP] included.
+            Most tokens in a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are for training: then every label has to be known, and examples that
-            teach nothing may be left out.
+            Whether the features are for training. If so, every label has to be known, and examples from which
+            nothing can be learnt may be left out.
 
         Yields
         ------
         Feature
-            One for each example, or several where a document or a paragraph is read in windows.
+            One for each example, or several where a document or a paragraph is split into windows.
         """
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of examples with a label that the model does not know: they count as mistakes.
+        """Warn of examples whose label the model does not know, because they count as mistakes.
 
         Parameters
         ----------
         examples : sequence
-            Those to be measured.
+            The examples to score.
         labels : tuple of str
             The model's classes or tags.
         """
         return
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
-        """Warn, before a run, of dev examples with a label that no training example has; or refuse them.
+        """Warn of, or refuse, dev examples whose label no training example has; called before a run.
 
         Parameters
         ----------
@@ -226,12 +247,12 @@ class Task(ABC):
         Parameters
         ----------
         example : object
-            One that `read` returned.
+            One of the examples that `read` returned.
 
         Returns
         -------
         bool
-            False where the attribute that `label_field` names is None.
+            False if the attribute that `label_field` names is None.
         """
         return getattr(example, self.label_field) is not None
 
@@ -241,12 +262,12 @@ class Task(ABC):
         Parameters
         ----------
         examples : sequence
-            Those to be scored, with the attributes `id` and `label`.
+            The examples to score, with the attributes `id` and `label`.
 
         Raises
         ------
         InputError
-            When a label is None; the first such example is named.
+            When a label is None; the error names the first such example.
         """
         for example in examples:
             if example.label is None:
@@ -262,14 +283,14 @@ class Task(ABC):
         outputs: Outputs,
         labels: Labels,
     ) -> Tuned:
-        """Choose on dev what is kept with the model, such as the threshold of "no answer".
+        """Choose values on the dev set to store with the model, such as the threshold for "no answer".
 
         Parameters
         ----------
         examples : sequence
             The dev set, with labels.
         features : sequence of Feature
-            What the model was asked about it.
+            The model's inputs for the dev set.
         outputs : sequence of numpy.ndarray
             The scores of each feature.
         labels : tuple of str
@@ -278,7 +299,7 @@ class Task(ABC):
         Returns
         -------
         dict
-            Numbers by name, which `predict` is given; {} where there is nothing to choose.
+            Values by name, which `predict` receives as `tuned`; {} if there is nothing to choose.
         """
         return {}
 
@@ -291,25 +312,25 @@ class Task(ABC):
         labels: Labels,
         tuned: Tuned,
     ) -> list[Any]:
-        """Make a prediction of every example.
+        """Turn the model's outputs into a prediction for every example.
 
         Parameters
         ----------
         examples : sequence
-            Labels need not be known.
+            The examples, as `read` returned them. Labels need not be known.
         features : sequence of Feature
-            What the model was asked about them.
+            The model's inputs for them.
         outputs : sequence of numpy.ndarray
             The scores of each feature.
         labels : tuple of str
-            The model's classes or tags, in the order of its outputs.
+            The model's classes or tags, in the order of its outputs; () without classes.
         tuned : dict
             What `tune` chose on dev.
 
         Returns
         -------
         list
-            One prediction for each example, in their order, which JSON can hold.
+            One prediction for each example, in the same order. JSON can hold them.
         """
 
     @abstractmethod
@@ -319,32 +340,31 @@ class Task(ABC):
         Parameters
         ----------
         examples : sequence
-            With labels.
+            Examples with labels.
         predictions : sequence
-            What `predict` made of them, in their order.
+            The predictions that `predict` made for them, in the same order.
 
         Returns
         -------
         dict
-            Metrics by name, fractions of one where they are percentages of something. The key `metric` is the
-            one that models are chosen by.
+            Metrics by name; percentages are given as fractions of one. Models are chosen by the key `metric`.
         """
 
     @abstractmethod
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the metric that models are chosen by as a function of examples, for its interval.
+        """Return the metric that selects models as a function of examples, for its confidence interval.
 
         Parameters
         ----------
         examples : sequence
-            With labels.
+            Examples with labels.
         predictions : sequence
-            What `predict` made of them, in their order.
+            The predictions that `predict` made for them, in the same order.
 
         Returns
         -------
         callable
-            Takes numbers of examples, (m,) int64, some of them repeated, and returns the metric of these.
+            Takes indices of examples, with repeats, (m,) int64, and returns the metric over these examples.
         """
 
     @abstractmethod
@@ -362,11 +382,11 @@ class Task(ABC):
         folder : Path
             Where to write.
         split : str
-            Name of the split, which may be part of the files' names.
+            Name of the split, which may be part of the names of the files.
         examples : sequence
-            Labels need not be known.
+            The examples. Labels need not be known.
         predictions : sequence
-            What `predict` made of them, in their order.
+            The predictions that `predict` made for them, in the same order.
 
         Returns
         -------
@@ -380,20 +400,20 @@ class Task(ABC):
         Parameters
         ----------
         examples : sequence
-            With labels.
+            Examples with labels.
         predictions : sequence
-            What `predict` made of them, in their order.
+            The predictions that `predict` made for them, in the same order.
 
         Returns
         -------
         list of Mistake
-            Ordered by `badness`; those that are equally bad stay in the order of the examples.
+            Sorted by `severity`; equally bad ones stay in the order of the examples.
         """
-        return sorted(self._mistakes(examples, predictions), key=lambda mistake: -mistake.badness)
+        return sorted(self._mistakes(examples, predictions), key=lambda mistake: -mistake.severity)
 
     @abstractmethod
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield every wrong prediction."""
+        """Yield every wrong prediction, in the order of the examples."""
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
         """Score a baseline that needs no model, for comparison.
@@ -401,22 +421,22 @@ class Task(ABC):
         Parameters
         ----------
         examples : sequence
-            With labels.
+            Examples with labels.
 
         Returns
         -------
         dict
-            Metrics as `score` returns them, by the name of the baseline; {} for tasks without any.
+            By the name of the baseline, metrics as `score` returns them; {} for tasks without a baseline.
         """
         return {}
 
     def constant(self, examples: Examples) -> float | None:
-        """Return the constant number that predicts these examples best.
+        """Return the constant that predicts these examples best.
 
         Parameters
         ----------
         examples : sequence
-            With labels.
+            Examples with labels.
 
         Returns
         -------
@@ -426,12 +446,12 @@ class Task(ABC):
         return None
 
     def asked(self, example: Any) -> dict[str, Any]:
-        """Return what is written beside the prediction in JSON: the texts of a custom table, by role.
+        """Return the input texts to write next to the prediction in JSON: those of a custom table, by role.
 
         Parameters
         ----------
         example : object
-            One that `read` returned.
+            One of the examples that `read` returned.
 
         Returns
         -------
@@ -447,23 +467,23 @@ class Task(ABC):
         tokenizer: Any,
         max_length: int,
     ) -> Mistake:
-        """Mark in a mistake where the model stopped reading; for tasks whose texts are cut.
+        """Mark in a mistake where the model stopped reading, for tasks that truncate texts.
 
         Parameters
         ----------
         mistake : Mistake
             One of `mistakes`.
         example : object
-            Which it was made of.
+            The example that was predicted wrongly.
         tokenizer : Tokenizer
-            That of the model.
+            The model's tokenizer.
         max_length : int
-            Most tokens of a sequence, as the model has read it.
+            Most tokens in a sequence that the model has read.
 
         Returns
         -------
         Mistake
-            The same one for tasks that cut nothing.
+            With marks in its text; the same mistake for tasks that truncate nothing.
         """
         return mistake
 
@@ -473,13 +493,13 @@ class Task(ABC):
         Parameters
         ----------
         examples : sequence
-            With labels.
+            Examples with labels.
         predictions : sequence
-            What `predict` made of them, in their order.
+            The predictions that `predict` made for them, in the same order.
 
         Returns
         -------
         tuple of two sequences, or None
-            A class for each example, or for each word; None where there is no such matrix.
+            Expected and predicted classes, for each example or word; None for tasks without such a matrix.
         """
         return None

@@ -1,4 +1,4 @@
-"""Warn of texts longer than a model reads: how many are cut, how much of them, and where."""
+"""Warn of texts that are longer than a model reads: how many are cut, how much of them, and where."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,16 +14,16 @@ MARK = " [the model reads no further: {:,} more tokens] "
 
 
 class Truncation:
-    """Counts what is cut of examples that are read in one sequence each, or in one for every choice.
+    """Counts what is cut, for examples that are read in one sequence, in one for each choice, or in windows.
 
     Parameters
     ----------
     max_length : int
-        Most tokens of a sequence.
+        Most tokens in a sequence.
     features : sequence of Feature, optional
-        The first to count.
+        The first features to count.
     long : LongTexts, optional
-        How long texts become windows, where they do.
+        How long texts are split into windows, if they are.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class Truncation:
         self.add(features)
 
     def add(self, features: Features) -> None:
-        """Count some more features.
+        """Count more features.
 
         Parameters
         ----------
         features : sequence of Feature
-            Those of `Windows`, which hold all of a paragraph, count for nothing.
+            More features. `Windows` are not counted, since they hold the whole paragraph.
         """
         if isinstance(features, Windows):
             return
@@ -63,13 +63,14 @@ class Truncation:
     def counts(self) -> np.ndarray:
         """The counts of each example, (n,3) int64.
 
-        The columns are the tokens that are read, those that are cut, and the length of the example's longest
-        sequence if nothing were cut; of texts in windows, how many windows there then were.
+        The columns are the number of tokens that are read, the number that are cut, and the length that the
+        example's longest sequence would have if nothing were cut; with windows, how many windows there would
+        be.
         """
         return np.concatenate(self._parts)
 
     def summary(self) -> dict[str, int]:
-        """Return the counts, for JSON: `examples`, `cut` (of them), `tokens`, `tokens_cut`."""
+        """Return the counts, for JSON: `examples`, how many of them are `cut`, `tokens`, `tokens_cut`."""
         read, cut, _ = self.counts.T
         return {
             "examples": len(cut),
@@ -80,20 +81,21 @@ class Truncation:
 
 
 def warn_of_truncation(parts: Mapping[str, Truncation], positions: int) -> dict[str, Any]:
-    """Warn of what was cut, and name lengths that cut less.
+    """Warn of what was cut, and suggest lengths with which less would be.
 
     Parameters
     ----------
     parts : mapping of str to Truncation
-        By split, "" for texts of none; at least one, and all of equal `max_length` and `long`.
+        Counts by split, or with the key "" for texts without a split. There is at least one, and all have the
+        same `max_length` and `long`.
     positions : int
-        Positions of the model: no longer sequence is offered.
+        Number of the model's positions: no longer sequence is suggested.
 
     Returns
     -------
     dict
-        What a report keeps: `max_length`, the counts of each part by its split, and the `warning`; {} where
-        nothing was cut.
+        For a report: `max_length`, the counts of each part by its split, and the `warning`; {} if nothing was
+        cut.
     """
     first = next(iter(parts.values()))
     max_length = first.max_length
@@ -129,7 +131,7 @@ def warn_of_truncation(parts: Mapping[str, Truncation], positions: int) -> dict[
 
 # lengths (n,)
 def _longer(max_length: int, positions: int, lengths: np.ndarray) -> list[int]:
-    """Return lengths to offer: twice `max_length`, four times and so on, up to the first that cuts none."""
+    """Return lengths to suggest: `max_length` times 2, 4 and so on, up to the first that cuts nothing."""
     doubled = {min(max_length << n, positions) for n in range(1, 12)}
     longer = sorted(doubled - {max_length})
     n_too_short = sum(length < lengths.max() for length in longer)
@@ -146,7 +148,7 @@ def _share_cut(split: str, summary: dict[str, int]) -> str:
 
 
 def _percent(share: float) -> str:
-    """Write a share in words: nothing but 0 is "none"."""
+    """Write a share in words: only 0 is "none"."""
     if not share:
         return "none"
     return "less than 1%" if share < 0.01 else f"{share:.0%}"
@@ -158,14 +160,14 @@ def with_marks(
     first: str,
     second: str | None = None,
 ) -> list[str]:
-    """Mark where the model stops reading a text, or each of a pair.
+    """Mark where the model stops reading a text, or each text of a pair.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        That of the model.
+        The model's tokenizer.
     max_length : int
-        Most tokens of a sequence.
+        Most tokens in a sequence.
     first : str
         The text.
     second : str, optional
@@ -174,7 +176,7 @@ def with_marks(
     Returns
     -------
     list of str
-        The text, or both, with `MARK` where tokens are cut.
+        The text, or both texts, with `MARK` where tokens are cut.
     """
     texts = [first] if second is None else [first, second]
     seconds = None if second is None else [second]

@@ -1,10 +1,10 @@
-"""Questions with windows of their paragraphs, as features of the span head (Devlin et al. 2019, section 4.2).
+"""Windows over the paragraphs of questions, as features of the span head (Devlin et al. 2019, section 4.2).
 
     [CLS] question [SEP] tokens of the paragraph from the window's first to its last [SEP]
 
-A paragraph too long for one sequence is read in overlapping windows, `stride` tokens from one beginning to
-the next, as in Google's run_squad. Nothing lies in memory twice: the pieces of all questions and of all
-paragraphs stand end to end, a window is two numbers, and a `Feature` is made when one is asked for.
+A paragraph that is too long for one sequence is read in overlapping windows, `stride` tokens from one
+beginning to the next, as in Google's run_squad. Nothing is in memory twice: the pieces of all questions and
+of all paragraphs are stored end to end, a window is two integers, and a `Feature` is made when it is indexed.
 """
 
 from collections import abc
@@ -21,43 +21,43 @@ from minibert.tokenizer import BatchEncoding
 from minibert.tokenizer.encoding import ranges, whole_number
 from minibert.tokenizer.written import WrittenTokens
 
-SPECIAL = 3  # [CLS], [SEP], [SEP]
-UNKNOWN, NOWHERE = -1, -2  # in place of an answer: nobody knows it; there is none
-BLOCK = 4096  # questions that are tokenised together
+SPECIAL = 3  # number of special tokens: [CLS], [SEP], [SEP]
+UNKNOWN, NOWHERE = -1, -2  # positions of an answer that is not known, and of an answer that does not exist
+BLOCK = 4096  # number of questions to tokenise together
 
 
 class Windows(abc.Sequence[Feature]):
-    """All windows of many questions: a list of features that takes hardly more memory than the pieces.
+    """All windows of many questions: a list of features that takes hardly more memory than their pieces.
 
     Parameters
     ----------
     questions : iterable of Question
-        Read once, in order.
+        Questions; read once, in order.
     tokenizer : Tokenizer
-        That of the model.
+        The model's tokenizer.
     max_length : int, default 384
-        Most tokens of a sequence, [CLS] and [SEP] included.
+        Most tokens in a sequence, [CLS] and [SEP] included.
     stride : int, default 128
-        Tokens between the beginnings of two windows; fewer where a question leaves less room.
+        Tokens between the beginnings of two windows; fewer if a long question leaves less room.
     max_question : int, default 64
-        Most pieces of a question; a longer one loses its end, and a warning says how many did.
+        Most pieces of a question. Longer questions lose their end, and a warning says how many do.
     training : bool, default False
-        Whether to leave out questions whose answer is not in their paragraph; a warning says how many.
+        Whether to leave out questions whose answer is not in their paragraph. A warning says how many.
 
     Attributes
     ----------
     lengths : numpy.ndarray
-        Tokens of each sequence, (W,) int32.
+        Number of tokens in each sequence, (W,) int32.
     example : numpy.ndarray
-        The number of the question that each window belongs to, (W,) int32.
+        Index of each window's question, (W,) int32.
     bounds : numpy.ndarray
-        (Q+1,) int64: question q has the windows bounds[q]:bounds[q+1], none if it was left out.
+        (Q+1,) int64: question q has the windows bounds[q]:bounds[q+1]; none if it was left out.
 
     Raises
     ------
     InputError
-        When there is no question, or none to train on; when one leaves no room for its paragraph; when a
-        number is not possible.
+        When there is no question, or none to train on; when a question leaves no room for its paragraph; when
+        a parameter is out of range.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class Windows(abc.Sequence[Feature]):
         for name, value in sizes.items():
             whole_number(name, value, 1)
         parts: list[_Part] = []
-        cut: list[str] = []  # ids
-        skipped: list[str] = []
+        cut: list[str] = []  # ids of questions that lost their end
+        skipped: list[str] = []  # ids of questions that are left out
         n_questions = n_paragraphs = 0
         source = iter(questions)
         written = WrittenTokens(tokenizer)
         while block := list(islice(source, BLOCK)):
             part, too_long = _encode(block, tokenizer, written, training=training, **sizes)
-            cut += [block[number].id for number in too_long]
-            skipped += [block[number].id for number in np.flatnonzero(part.n_windows == 0)]
+            cut += [block[index].id for index in too_long]
+            skipped += [block[index].id for index in np.flatnonzero(part.n_windows == 0)]
             parts.append(part._replace(paragraph=part.paragraph + n_paragraphs))
             n_questions += len(block)
             n_paragraphs += len(part.paragraph_lengths)
@@ -130,7 +130,7 @@ class Windows(abc.Sequence[Feature]):
         Parameters
         ----------
         number : int
-            Number of the window.
+            Index of the window.
 
         Returns
         -------
@@ -145,7 +145,7 @@ class Windows(abc.Sequence[Feature]):
         Parameters
         ----------
         number : int
-            Number of the window.
+            Index of the window.
 
         Returns
         -------
@@ -160,12 +160,12 @@ class Windows(abc.Sequence[Feature]):
         Parameters
         ----------
         example : int
-            Number of the question.
+            Index of the question.
 
         Returns
         -------
         list of numpy.ndarray
-            For each window a bool of each of its tokens of the paragraph, (n,).
+            For each window a bool for each of its tokens of the paragraph, (n,).
         """
         windows = slice(*self.bounds[example : example + 2])
         starts = self._all.start[windows]
@@ -187,26 +187,26 @@ class Windows(abc.Sequence[Feature]):
 def most_context(start: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Find the window in which each token has most context, by the rule of Google's run_squad.
 
-    Context is the smaller of the numbers of tokens on its two sides, plus a hundredth of the window's length;
-    among equal windows the first one counts.
+    The context is the number of tokens on the side with fewer of them, plus a hundredth of the window's
+    length. Among equal windows the first one counts.
 
     Parameters
     ----------
     start : numpy.ndarray
         First token of each window within the paragraph, (w,), ascending.
     length : numpy.ndarray
-        How many tokens of it each has, (w,). Every token is in one of the windows.
+        Number of the paragraph's tokens in each window, (w,). Every token is in a window.
 
     Returns
     -------
     numpy.ndarray
-        Number of a window for each token of the paragraph, (n,).
+        Index of a window for each token of the paragraph, (n,).
     """
     end = start + length
     token = np.arange(end[-1])
     first = np.searchsorted(end, token, side="right")
     last = np.searchsorted(start, token, side="right") - 1
-    # (tokens, most windows that share one): a book has thousands of windows, but three of them at a token.
+    # (tokens, most windows at one token): a book has thousands of windows, but only three share a token.
     most_shared = np.max(last - first, initial=0) + 1
     window = first[:, None] + np.arange(most_shared)
     holds = window <= last[:, None]
@@ -220,18 +220,18 @@ def most_context(start: np.ndarray, length: np.ndarray) -> np.ndarray:
 
 
 class _Part(NamedTuple):
-    """Q questions, P paragraphs, W windows; parts are joined field by field."""
+    """Q questions, P paragraphs and W windows. Parts are joined field by field."""
 
-    question_ids: np.ndarray  # (n,) uint16 or int32, of all questions
-    question_lengths: np.ndarray  # (Q,) int32
-    paragraph_ids: np.ndarray  # (m,) uint16 or int32, of all paragraphs
-    paragraph_lengths: np.ndarray  # (P,) int32
-    offsets: np.ndarray  # (m,2) uint16 or int32, characters
-    paragraph: np.ndarray  # (Q,) int32, number of the paragraph that a question is about
-    n_windows: np.ndarray  # (Q,) int32
+    question_ids: np.ndarray  # (n,) uint16 or int32, pieces of all questions
+    question_lengths: np.ndarray  # (Q,) int32, number of pieces of each question
+    paragraph_ids: np.ndarray  # (m,) uint16 or int32, pieces of all paragraphs
+    paragraph_lengths: np.ndarray  # (P,) int32, number of pieces of each paragraph
+    offsets: np.ndarray  # (m,2) uint16 or int32, characters of each piece of a paragraph
+    paragraph: np.ndarray  # (Q,) int32, index of the paragraph that a question is about
+    n_windows: np.ndarray  # (Q,) int32, number of windows of each question
     start: np.ndarray  # (W,) int32, first token of a window within its paragraph
-    length: np.ndarray  # (W,) int32, how many tokens of the paragraph it has
-    labels: np.ndarray  # (W,2) int32, rows of the answer in the sequence; 0 not in it, UNKNOWN
+    length: np.ndarray  # (W,) int32, number of the paragraph's tokens in a window
+    labels: np.ndarray  # (W,2) int32, rows of the answer in the sequence; 0 if it is not there, or UNKNOWN
 
 
 def _encode(
@@ -243,12 +243,15 @@ def _encode(
     max_question: int,
     training: bool,
 ) -> tuple[_Part, np.ndarray]:
-    """Lay the windows of some questions, every paragraph tokenised once; say which lost their end."""
-    texts: dict[str, int] = {}  # numbers of the paragraphs
-    numbers = [texts.setdefault(question.context, len(texts)) for question in block]
-    paragraph = np.array(numbers, np.int32)
-    asked = [question.question for question in block]
-    questions = tokenizer.encode_batch(asked, add_special_tokens=False)
+    """Lay windows over the paragraphs of some questions; return which questions lost their end as well.
+
+    Every distinct paragraph is tokenised once.
+    """
+    texts: dict[str, int] = {}  # indices of the distinct paragraphs
+    indices = [texts.setdefault(question.context, len(texts)) for question in block]
+    paragraph = np.array(indices, np.int32)
+    question_texts = [question.question for question in block]
+    questions = tokenizer.encode_batch(question_texts, add_special_tokens=False)
     paragraphs = tokenizer.encode_batch(list(texts), offsets=True, add_special_tokens=False)
     written.add(questions)
     written.add(paragraphs)
@@ -258,8 +261,8 @@ def _encode(
     room = max_length - SPECIAL - n_question
     without_room = np.flatnonzero(room < 1)
     if len(without_room):
-        number = without_room[0]
-        question = f"Question {block[number].id!r} has {n_pieces[number]} pieces"
+        index = without_room[0]
+        question = f"Question {block[index].id!r} has {n_pieces[index]} pieces"
         problem = f"{question}, which leaves no room for its paragraph in windows of {max_length=}"
         raise InputError(f"{problem}; raise that, or shorten the question.", max_length=max_length)
     n_tokens = np.diff(paragraphs.cu_seqlens)
@@ -271,10 +274,10 @@ def _encode(
     n_windows = 1 + np.maximum(0, -(-missing // step))
     if training:
         n_windows[is_unknown] = 0
-    owner = np.repeat(np.arange(len(block)), n_windows)  # (W,) the question of each window
+    owner = np.repeat(np.arange(len(block)), n_windows)  # (W,) index of each window's question
     first_window = np.cumsum(n_windows) - n_windows
-    number_within = np.arange(len(owner)) - first_window[owner]
-    start = number_within * step[owner]
+    index_within = np.arange(len(owner)) - first_window[owner]  # among the windows of its question
+    start = index_within * step[owner]
     length = np.minimum(room[owner], n_tokens[paragraph[owner]] - start)
 
     inside = answers[owner] - start[:, None]
@@ -307,7 +310,7 @@ def _answer_tokens(
 ) -> np.ndarray:
     """Find the tokens that the first answer to each question touches; NOWHERE or UNKNOWN for both."""
     characters = np.array([_characters(question) for question in block])
-    # Characters of all paragraphs are counted on, so that one search serves all questions.
+    # Characters are counted through all paragraphs, so that one search serves all questions.
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     before = np.cumsum(lengths) - lengths
     bounds = paragraphs.cu_seqlens.astype(np.int64)
@@ -327,7 +330,7 @@ def _answer_tokens(
 
 
 def _characters(question: Question) -> tuple[int, int]:
-    """Find the first answer in the paragraph; NOWHERE, or UNKNOWN if something else stands there."""
+    """Find the characters of the first answer; NOWHERE without one, UNKNOWN if they have another text."""
     if question.impossible:
         return NOWHERE, NOWHERE
     for text, begin in question.answers[:1]:
@@ -337,15 +340,16 @@ def _characters(question: Question) -> tuple[int, int]:
 
 
 def _compact(values: np.ndarray) -> np.ndarray:
-    """Store in 16 bits where they fit, else as they are; joining parts widens what has to be."""
+    """Store values in 16 bits if they fit; joining parts widens them again where that is needed."""
     return values.astype(np.uint16) if values.max(initial=0) < 2**16 else values
 
 
 def _bounds(lengths: np.ndarray) -> np.ndarray:
-    """Return where each of several stretches begins, and the end of the last."""
+    """Return where each of several ranges begins, and the end of the last."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def _report(ids: list[str], total: int, what: str) -> None:
+    """Warn of some questions, unless there are none."""
     if ids:
         warn(f"{len(ids):,} of {total:,} questions {what}; the first is {ids[0]!r}.")

@@ -9,26 +9,26 @@ import numpy as np
 from minibert.base.errors import warn
 from minibert.data.ner import TaggedSentence
 from minibert.tasks.metrics.entities import Chunk, chunks
-from minibert.tasks.metrics.schemes import entity_scheme, looks_odd, unknown_scheme
+from minibert.tasks.metrics.schemes import entity_scheme, tags_without_scheme, unknown_scheme
 
-WITHIN = "-./&@_+"  # marks that stand within a word, as in all-rounder, U.S. or AT&T
-IN_NUMBERS = ",:"  # and those that do between digits
+WITHIN = "-./&@_+"  # marks within a word, as in all-rounder, U.S. or AT&T
+IN_NUMBERS = ",:"  # marks between digits
 APOSTROPHES = "'\u2019"
-LONGEST_ENDING = 3  # letters after an apostrophe that are a word with it: 's, 're, 'll
-TEXTS_AT_ONCE = 64
+LONGEST_ENDING = 3  # most letters that, with an apostrophe before them, are one word: 's, 're, 'll
+TEXTS_AT_ONCE = 64  # number of texts to tag together
 
 Span = tuple[int, int]  # first character, and the one after the last
 
 
 def word_spans(tokenizer: Any, text: str) -> list[Span]:
-    """Find the words of a text, about as CoNLL-2003 has them: marks within a word do not split it.
+    """Find the words of a text, about as in CoNLL-2003: marks within a word do not split it.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        Whose words, split at every punctuation mark, are joined again.
+        A tokenizer. It splits words at every punctuation mark; here some of the parts are joined again.
     text : str
-        Of any length.
+        A text of any length.
 
     Returns
     -------
@@ -37,8 +37,8 @@ def word_spans(tokenizer: Any, text: str) -> list[Span]:
     """
     encoding = tokenizer.encode_batch([text], offsets=True, add_special_tokens=False)[0]
     begins, ends = encoding.offsets.T
-    opens = np.diff(encoding.word_ids, prepend=-1) != 0  # pieces that are the first of a word
-    closes = np.diff(encoding.word_ids, append=-1) != 0  # and the last
+    opens = np.diff(encoding.word_ids, prepend=-1) != 0  # whether a piece is the first of a word
+    closes = np.diff(encoding.word_ids, append=-1) != 0  # whether a piece is the last of a word
     part_begins = begins[opens].tolist()
     part_ends = ends[closes].tolist()
     parts = list(zip(part_begins, part_ends, strict=True))
@@ -55,31 +55,33 @@ def word_spans(tokenizer: Any, text: str) -> list[Span]:
 
 
 def _after_word(text: str, parts: list[Span], first: int, before: Span | None) -> int:
-    """Return the number of the part after the word that begins with the part `first`."""
+    """Return the index of the part after the word that begins with the part `first`."""
 
-    def is_mark(number: int, marks: str) -> bool:
-        begin, end = parts[number]
+    def is_mark(index: int, marks: str) -> bool:
+        begin, end = parts[index]
         return end - begin == 1 and text[begin] in marks
 
-    def is_letters(number: int) -> bool:
-        return text[parts[number][0]].isalnum()
+    def is_letters(index: int) -> bool:
+        begin, _ = parts[index]
+        return text[begin].isalnum()
 
-    def is_near(number: int) -> bool:
-        return number < len(parts) and parts[number - 1][1] == parts[number][0]
+    def is_adjacent(index: int) -> bool:
+        """Return whether there is a part, right after the one before it."""
+        return index < len(parts) and parts[index - 1][1] == parts[index][0]
 
     after = first + 1
     if not is_letters(first):
         begin, end = parts[first]
         follows_word = before is not None and before[1] == begin
-        precedes_letters = is_near(after) and is_letters(after)
+        precedes_letters = is_adjacent(after) and is_letters(after)
         if is_mark(first, APOSTROPHES) and follows_word and precedes_letters:
             begin, end = parts[after]
             return after + (end - begin <= LONGEST_ENDING)
         sign = text[begin:end]
-        while is_near(after) and text[slice(*parts[after])] == sign:  # "..." and "--"
+        while is_adjacent(after) and text[slice(*parts[after])] == sign:  # "..." and "--"
             after += 1
         return after
-    while is_near(after) and is_near(after + 1) and is_letters(after + 1):
+    while is_adjacent(after) and is_adjacent(after + 1) and is_letters(after + 1):
         mark_begin, _ = parts[after]
         next_begin, _ = parts[after + 1]
         between_digits = text[mark_begin - 1].isdigit() and text[next_begin].isdigit()
@@ -89,40 +91,40 @@ def _after_word(text: str, parts: list[Span], first: int, before: Span | None) -
         after += 2
     # The last full stop of an abbreviation, such as U.S., is part of it.
     has_marks = after > first + 1
-    if has_marks and is_near(after) and is_mark(after, ".") and is_mark(after - 2, "."):
+    if has_marks and is_adjacent(after) and is_mark(after, ".") and is_mark(after - 2, "."):
         after += 1
     return after
 
 
 def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield words with their tags, and entities, of each text in order.
+    """Yield words with their tags, and entities, for each text in order.
 
-    A warning says so where the model's tags look like those of entities but are of no scheme that is known.
+    There is a warning if the model's tags look like those of entities but follow no known scheme.
 
     Parameters
     ----------
     model : Finetuned or FeatureTagger
-        One that tags words.
+        A model that tags words.
     texts : iterable of str
-        Each is a document of its own. They are read a few at a time.
+        Texts; each is a document by itself. A few are read at a time.
 
     Yields
     ------
     dict
         `text`; `words`, each with `word`, `tag`, `begin` and `end` in characters; `entities`, each with
-        `type`, `text`, `begin` and `end`, read by the scheme of the model's tags: [] where these are not of
-        entities.
+        `type`, `text`, `begin` and `end`. Entities are read by the scheme of the model's tags, and [] if the
+        tags are not those of entities.
     """
     scheme = entity_scheme(model.labels)
-    if odd := looks_odd(model.labels):
-        warn(f"{unknown_scheme(odd)}; no entities are listed.")
+    if unknown := tags_without_scheme(model.labels):
+        warn(f"{unknown_scheme(unknown)}; no entities are listed.")
     source = iter(texts)
     while group := list(islice(source, TEXTS_AT_ONCE)):
         spans = [word_spans(model.tokenizer, text) for text in group]
         examples = []
-        for number, (text, text_spans) in enumerate(zip(group, spans, strict=True)):
+        for document, (text, text_spans) in enumerate(zip(group, spans, strict=True)):
             strings = tuple(text[begin:end] for begin, end in text_spans)
-            examples.append(TaggedSentence(strings, None, number))
+            examples.append(TaggedSentence(strings, None, document))
         features = model.features(examples)
         outputs = model.outputs(features)
         predicted = model.task.predict(examples, features, outputs, model.labels, model.tuned)
@@ -133,6 +135,7 @@ def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def _tagged_words(text: str, spans: list[Span], tags: list[str]) -> list[dict[str, Any]]:
+    """Return each word with its tag and its characters."""
     words = []
     for (begin, end), tag in zip(spans, tags, strict=True):
         word = text[begin:end]
@@ -141,7 +144,7 @@ def _tagged_words(text: str, spans: list[Span], tags: list[str]) -> list[dict[st
 
 
 def _entities(text: str, spans: list[Span], named: list[Chunk]) -> list[dict[str, Any]]:
-    """Return chunks of words by their characters."""
+    """Return entities with their text and their characters."""
     entities = []
     for kind, first, last in named:
         begin = spans[first][0]

@@ -1,12 +1,12 @@
 """Added tokens: strings that are one piece wherever they occur in a text, found before words are split.
 
-The rules are those of Hugging Face's `tokenizers` (`added_vocabulary.rs`): first the strings that are found
-in the text as it is written, special tokens among them, then in what lies between them those that are found
-in normalised text. At each place the longest one is taken. What lies between all of them is cut into words as
-if each stretch were a text of its own.
+The rules are those of Hugging Face's `tokenizers` (`added_vocabulary.rs`). First come the tokens that are
+found in the text as it is written, among them special tokens; then, in the stretches between those, the
+tokens that are found in normalised text. At each position the longest token wins. The stretches that remain
+are split into words as if each were a separate text.
 
-Special tokens of ASCII that begin with a punctuation mark, as BERT's own, are found by the cores themselves,
-many times faster; all others by `AddedTokensCore`, a core above a core.
+The cores themselves find ASCII special tokens that begin with a punctuation mark, as BERT's do, many times
+faster. `AddedTokensCore`, which wraps another core, finds all others.
 """
 
 import re
@@ -25,11 +25,11 @@ class AddedToken(NamedTuple):
     """Describe a string that is always one piece, with the names of Hugging Face's `AddedToken`."""
 
     content: str
-    special: bool = False  # a control token, such as [SEP]: `split_special_tokens` finds it no more
-    normalized: bool = True  # found in normalised text, whatever its case and accents; else as it is written
-    single_word: bool = False  # not found where a letter or digit stands beside it
-    lstrip: bool = False  # with the white space before it, which makes no piece anyway
-    rstrip: bool = False  # with that after it
+    special: bool = False  # a control token, such as [SEP]: with `split_special_tokens` it is ordinary text
+    normalized: bool = True  # found in normalised text, whatever its case and accents; else only as written
+    single_word: bool = False  # not found next to a letter or digit
+    lstrip: bool = False  # includes the white space before it; no effect here, where that makes no piece
+    rstrip: bool = False  # includes the white space after it; no effect either
 
 
 def is_found_by_cores(token: str) -> bool:
@@ -55,9 +55,9 @@ class _Core(Protocol):
 
 
 class _Found(NamedTuple):
-    """Hold an added token in a text."""
+    """An occurrence of an added token in a text."""
 
-    begin: int  # in code points
+    begin: int  # its span, in code points
     end: int
     token_id: int
 
@@ -68,11 +68,11 @@ class AddedTokensCore:
     Parameters
     ----------
     core : Core or GreedyCore
-        What cuts words; it looks for no special token itself.
+        The core that splits words; it does not look for special tokens itself.
     tokens : mapping of int to AddedToken
         Added tokens by id.
     basic_tokenizer : BasicTokenizer
-        Whose normalisation text goes through before normalized tokens are found in it.
+        The rules that normalise text before normalized tokens are found in it.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class AddedTokensCore:
         self._basic_tokenizer = basic_tokenizer
         written: dict[int, AddedToken] = {}
         normalized: dict[int, AddedToken] = {}
-        for number, token in tokens.items():
+        for token_id, token in tokens.items():
             if token.normalized:
                 spelt, _, _ = basic_tokenizer.normalize(token.content)
-                normalized[number] = token._replace(content=spelt)
+                normalized[token_id] = token._replace(content=spelt)
             else:
-                written[number] = token
-        # By whether special tokens are kept whole.
+                written[token_id] = token
+        # One finder for each value of `special`: whether special tokens are kept whole.
         self._written = {special: _Finder(_kept(written, special)) for special in (False, True)}
         self._normalized = {special: _Finder(_kept(normalized, special)) for special in (False, True)}
 
@@ -100,7 +100,7 @@ class AddedTokensCore:
         text : str
             The text.
         special : bool
-            Keep special tokens whole that are written out in it.
+            Whether special tokens that are written out in it are kept whole.
 
         Returns
         -------
@@ -118,11 +118,11 @@ class AddedTokensCore:
         Parameters
         ----------
         texts : iterable of str or bytes
-            Bytes are UTF-8; each stretch of them that is not is read as U+FFFD, and counted.
+            Bytes are UTF-8; each invalid stretch is read as U+FFFD, and counted.
         wanted : Wanted
-            What to find, and which ids to put around.
+            What to find, and which ids to put around each text.
         threads : int or None
-            How many threads share the work of the core beneath; by default one for each processor core.
+            How many threads share the work of the inner core; by default one for each processor core.
 
         Returns
         -------
@@ -172,18 +172,18 @@ class AddedTokensCore:
 
 
 def _kept(tokens: Mapping[int, AddedToken], special: bool) -> dict[int, AddedToken]:
-    """Return the tokens to look for: all, or all but special ones."""
-    return {number: token for number, token in tokens.items() if special or not token.special}
+    """Return the tokens to look for: all of them, or all except special ones."""
+    return {token_id: token for token_id, token in tokens.items() if special or not token.special}
 
 
 class _Finder:
-    """Find tokens in a string from left to right, at each place the longest."""
+    """Find tokens in a string from left to right, the longest at each position."""
 
     def __init__(self, tokens: Mapping[int, AddedToken]) -> None:
         self._ids: dict[str, int] = {}
-        for number, token in sorted(tokens.items()):
+        for token_id, token in sorted(tokens.items()):
             if token.content:
-                self._ids.setdefault(token.content, number)
+                self._ids.setdefault(token.content, token_id)
         self._single = {token.content for token in tokens.values() if token.single_word}
         self._pattern: re.Pattern[str] | None = None
         if self._ids:
@@ -208,12 +208,12 @@ class _Finder:
 
 
 def _is_in_word(character: str) -> bool:
-    """Return whether a character is one of words, as `\\w` of Rust's regular expressions has it."""
+    """Return whether a character can be part of a word, as `\\w` in Rust's regular expressions defines it."""
     return f"a{character}".isidentifier() or character in _JOINERS
 
 
 def _between(text: str, tokens: list[_Found]) -> Iterator[str]:
-    """Yield the parts of a text before, between and after its tokens: one more than tokens."""
+    """Yield the parts of a text before, between and after its tokens: one more than there are tokens."""
     begin = 0
     for token in tokens:
         yield text[begin : token.begin]
@@ -224,7 +224,7 @@ def _between(text: str, tokens: list[_Found]) -> Iterator[str]:
 class _Rows:
     """Assemble texts from encoded parts and the tokens between them.
 
-    A row is the id of a piece or, with offsets, id, begin, end and number of the word.
+    A row is the id of a piece; with offsets, it is the id, begin, end and index of the word.
     """
 
     def __init__(self, parts: Encoded, wanted: Wanted) -> None:
@@ -244,7 +244,8 @@ class _Rows:
         wanted = self._wanted
         if wanted.first_id >= 0 and self._n_texts % wanted.period == 0:
             self._add([[wanted.first_id, 0, 0, -1]])
-        begin = word = 0  # of the part, of its first word
+        begin = 0  # where the next part begins in the text
+        word = 0  # the index of its first word
         for token in [*tokens, None]:
             first, last = self._bounds[self._n_parts : self._n_parts + 2]
             part = self._parts[first:last]
@@ -263,13 +264,13 @@ class _Rows:
         self._ends.append(self._n_rows)
 
     def _add(self, rows: Any) -> None:
-        """Add rows of four columns, of which the first alone counts where no offsets are wanted."""
+        """Add rows of four columns; only the first is kept if no offsets are wanted."""
         rows = np.asarray(rows, np.int32)[:, : self._parts.shape[1]]
         self._rows.append(rows)
         self._n_rows += len(rows)
 
     def encoded(self, n_invalid: int) -> Encoded:
-        """Return all texts."""
+        """Return all texts added so far, end to end."""
         table = np.concatenate(self._rows)
         alignment = None
         if self._wanted.offsets:

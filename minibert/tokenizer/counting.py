@@ -1,8 +1,8 @@
 """Count the words of any amount of text.
 
 Text comes in pieces of a few megabytes, each counted by the next free thread; memory grows with the number of
-different words, not with the text. The result depends on the text alone: words stand in the order of their
-UTF-8 bytes, which is that of their code points, whatever the threads and the order of the files.
+different words, not with the text. The result depends only on the text, not on the threads or the order of
+the files: words are sorted by their UTF-8 bytes, which is the order of their code points.
 """
 
 import re
@@ -31,25 +31,25 @@ from minibert.tokenizer import native
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
 
-MAX_MODULUS = 1 << 31  # one line of more than that is none
-PIECE_BYTES = 1 << 22  # of text, counted at once
-LONGEST_STRETCH = 1 << 26  # bytes without any white space, which are held together
-CRC_BYTES = 256  # of a line, by which it is held out or not
-TRAINING, HELD_OUT, BY_LINE = 0, 1, 2  # where the words of a piece go
+MAX_MODULUS = 1 << 31  # holding out one line in more than that would hold out none
+PIECE_BYTES = 1 << 22  # text that is counted at once
+LONGEST_STRETCH = 1 << 26  # text without any white space, which is kept in one piece
+CRC_BYTES = 256  # the beginning of a line, which decides whether the line is held out
+TRAINING, HELD_OUT, BY_LINE = 0, 1, 2  # which counter the words of a piece go to
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
 class Piece(NamedTuple):
-    """Hold some text for a counter."""
+    """Some text for a counter."""
 
     data: bytes
-    raw: bool = True  # bytes of unknown origin, otherwise those of a str
+    raw: bool = True  # whether the bytes are of unknown origin; False if they encode a str
     side: int = TRAINING
     path: str | Path = ""
-    offset: int = 0  # of the first byte in its file
-    position: int = 0  # how much was read up to here, in bytes on the disk
+    offset: int = 0  # the position of the first byte in its file
+    position: int = 0  # how many bytes on the disk have been read up to here
 
 
 @dataclass(eq=False, repr=False)
@@ -59,7 +59,8 @@ class WordCounts(Mapping[str, int]):
     Attributes
     ----------
     data : bytes
-        The W words in UTF-8, end to end, in ascending order (lone surrogates as "surrogatepass" has them).
+        The W words in UTF-8, end to end, in ascending order (lone surrogates as "surrogatepass" encodes
+        them).
     bounds : (W+1,) int64
         Word i is data[bounds[i]:bounds[i + 1]].
     counts : (W,) int64
@@ -106,8 +107,8 @@ class WordCounts(Mapping[str, int]):
                 raise InputError(f"the count of {word!r} is {count!r}; give integers below 2**63.")
         words = sorted(counts)
         data, bounds = native.end_to_end(words)
-        numbers = np.array([counts[word] for word in words], np.int64)
-        return cls(data, bounds, numbers)
+        counts_in_order = np.array([counts[word] for word in words], np.int64)
+        return cls(data, bounds, counts_in_order)
 
     def total(self) -> int:
         """Return how many words there are, each counted as often as it occurs."""
@@ -119,7 +120,7 @@ class WordCounts(Mapping[str, int]):
         Parameters
         ----------
         first, last : int
-            Numbers of the first word, and of the one after the last.
+            The index of the first word, and the index after the last.
 
         Returns
         -------
@@ -132,7 +133,7 @@ class WordCounts(Mapping[str, int]):
         data = self.data[bounds[0] : bounds[-1]]
         text = data.decode("utf-8", "surrogatepass")
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-        # All bytes of a character but its first are 10xxxxxx.
+        # All bytes of a character except the first are 10xxxxxx.
         begins_character = (np.frombuffer(data, np.uint8) & 0xC0) != 0x80
         n_before = np.concatenate([[0], np.cumsum(begins_character)])
         lengths = np.diff(n_before[bounds - bounds[0]])
@@ -148,11 +149,11 @@ class WordCounts(Mapping[str, int]):
     def __getitem__(self, word: str) -> int:
         if not isinstance(word, str):
             raise KeyError(word)
-        wanted = word.encode("utf-8", "surrogatepass")
-        place = bisect_left(range(len(self)), wanted, key=self._bytes)
-        if place == len(self) or self._bytes(place) != wanted:
+        encoded = word.encode("utf-8", "surrogatepass")
+        at = bisect_left(range(len(self)), encoded, key=self._bytes)
+        if at == len(self) or self._bytes(at) != encoded:
             raise KeyError(word)
-        return int(self.counts[place])
+        return int(self.counts[at])
 
     def items(self) -> Any:
         """Return an iterator over words with their counts, without look-ups."""
@@ -161,17 +162,17 @@ class WordCounts(Mapping[str, int]):
     def __repr__(self) -> str:
         return f"<WordCounts: {self.total():,} words, {len(self):,} different>"
 
-    def _bytes(self, place: int) -> bytes:
-        """Return a word by its place, in UTF-8."""
-        return self.data[self.bounds[place] : self.bounds[place + 1]]
+    def _bytes(self, at: int) -> bytes:
+        """Return the word at an index, in UTF-8."""
+        return self.data[self.bounds[at] : self.bounds[at + 1]]
 
 
 class CountedFiles(NamedTuple):
-    """Hold the results of `count_files`."""
+    """The results of `count_files`."""
 
-    words: WordCounts  # to learn from
-    held_out: WordCounts  # to measure on; empty with held_out=0
-    n_bytes: int  # of text, after decompression
+    words: WordCounts  # those to learn from
+    held_out: WordCounts  # those to measure on; empty with held_out=0
+    n_bytes: int  # size of the text, after decompression
     n_invalid: int  # stretches of bytes that were not UTF-8, each read as U+FFFD, which cleaning deletes
 
 
@@ -184,37 +185,37 @@ def count_words(
     core: str = "auto",
     special_tokens: Iterable[str] = SPECIAL_TOKENS,
 ) -> WordCounts:
-    """Count how often each word occurs, words being what `basic_tokenizer` makes of the texts.
+    """Count how often each of the words occurs that `basic_tokenizer` makes of the texts.
 
     Memory grows with the number of different words, not with the length of the text.
 
     Parameters
     ----------
     texts : iterable of str or bytes
-        Any number of texts, each on its own: no word runs from one to the next. Bytes are UTF-8; what is not
-        is read as U+FFFD.
+        Any number of separate texts: no word continues from one to the next. Bytes are UTF-8; invalid ones
+        are read as U+FFFD.
     basic_tokenizer : BasicTokenizer
-        The rules; its compat mode also gives the word limit.
+        The rules; its compat mode also sets the word limit.
     max_chars : int or None
-        Words of more characters are not counted, a tokenizer makes [UNK] of them; by default the limit of the
-        compat mode (200 for "google", 100 for the others).
+        Words of more characters are not counted, as a tokenizer turns them into [UNK]; by default the limit
+        of the compat mode (200 for "google", 100 for the others).
     threads : int or None
-        How many count at once; by default as many as there are cores for this process. Python counts with
-        one.
+        How many threads count at once; by default one for each core that this process may use. The Python
+        core uses one.
     core : {"auto", "c", "python"}
-        "auto" is C where the extension is built and there is no never_split.
+        Which core counts; "auto" is C where the extension is built and there is no never_split.
     special_tokens : iterable of str
-        Left out wherever they are written in the text; by default BERT's five.
+        Tokens that are left out wherever they are written in the text; by default BERT's five.
 
     Returns
     -------
     WordCounts
-        The same for any number of threads and either core.
+        The counts, the same for any number of threads and either core.
 
     Raises
     ------
     InputError
-        When a text is neither str nor bytes, an argument is out of range, or core="c" can't be had.
+        When a text is neither str nor bytes, an argument is out of range, or core="c" is not available.
 
     Examples
     --------
@@ -243,28 +244,28 @@ def count_files(
     read: Callable[..., Iterator[bytes]] = byte_pieces,
     special_tokens: Iterable[str] = SPECIAL_TOKENS,
 ) -> CountedFiles:
-    """Count the words of text files of any size: plain or compressed.
+    """Count the words of text files of any size, plain or compressed.
 
-    Files are read as bytes in pieces that end at white space, so a file needs no memory for its length; a
-    stretch without any white space is held whole, up to 64 MiB. About `2 * threads` pieces of 4 MiB are under
-    way at once.
+    Files are read as bytes in pieces that end at white space, so memory does not depend on the length of a
+    file; a stretch without any white space is kept in one piece, up to 64 MiB. About `2 * threads` pieces of
+    4 MiB are in memory at once.
 
     Parameters
     ----------
     paths : iterable of str or Path
-        Files, see `minibert.data.corpus.find_files` for folders and globs. Their order changes nothing.
+        Files; see `minibert.data.corpus.find_files` for folders and globs. Their order makes no difference.
     basic_tokenizer, max_chars, threads, core, special_tokens
         As for `count_words`.
     held_out : int, default 0
-        0, or a number m from 2 to 2**31: about one line of m is counted as held out, namely those whose
-        CRC-32 (of at most the first 256 bytes, without the line end) is a multiple of m. The same line falls
-        on the same side wherever it stands, so text that is repeated is never on both.
+        0, or a number m from 2 to 2**31: about one line in m is counted as held out, namely those whose
+        CRC-32 (of at most the first 256 bytes, without the line end) is a multiple of m. Equal lines always
+        fall on the same side, so repeated text is never on both.
     strict : bool, default False
-        Raise at the first byte that is not UTF-8, instead of counting such stretches.
+        Whether to raise at the first byte that is not UTF-8, instead of counting invalid stretches.
     progress : callable or None
-        Called from the calling thread with the bytes worked off and their total, both on the disk.
+        Called from the calling thread with the bytes processed and their total, both on the disk.
     read : callable
-        What reads a file in blocks, called as `byte_pieces` is, which is the default.
+        A function that reads a file in blocks, with the arguments of `byte_pieces`, the default.
 
     Returns
     -------
@@ -296,7 +297,7 @@ def count_files(
 
     def done(piece: Piece, n_invalid: int) -> None:
         if n_invalid and strict:
-            deque(decoded([piece.data, b""], piece.path, piece.offset), 0)  # which says where
+            deque(decoded([piece.data, b""], piece.path, piece.offset), 0)  # raises, and says where
         if progress is not None:
             progress(piece.position, sum(sizes))
 
@@ -317,7 +318,7 @@ def _counted(
     done: Callable[[Piece, int], None] = lambda *_: None,
     special: re.Pattern[bytes] | None = None,
 ) -> CountedFiles:
-    """Count over threads, each with two counters of its own; `done` is called for each piece, in order."""
+    """Count in threads, each with its own two counters; `done` is called for each piece, in order."""
     if max_chars is None:
         max_chars = MAX_CHARS[basic_tokenizer.compat]
     whole_number("max_chars", max_chars, 1)
@@ -328,7 +329,7 @@ def _counted(
     in_c = native.choose(core) and not basic_tokenizer.never_split
     new_counter: type[native.Counter] | type[PythonCounter] = native.Counter if in_c else PythonCounter
     if not in_c:
-        threads = 1  # Python counts with one at a time anyway
+        threads = 1  # Python runs one thread at a time anyway
     elif threads is None:
         threads = cores()
     free: SimpleQueue[tuple[Any, Any]] = SimpleQueue()  # counters of training words and of held-out words
@@ -355,9 +356,9 @@ def _counted(
             done(piece, invalid)
     words, held_out_words = free.get()
     for _ in range(threads - 1):
-        more = free.get()  # which frees the one before
-        words.add(more[TRAINING])
-        held_out_words.add(more[HELD_OUT])
+        counters = free.get()  # the memory of the previous ones is freed
+        words.add(counters[TRAINING])
+        held_out_words.add(counters[HELD_OUT])
     return CountedFiles(
         words=WordCounts(*words.export()),
         held_out=WordCounts(*held_out_words.export()),
@@ -373,7 +374,8 @@ def _finder_of(special_tokens: Iterable[str], basic_tokenizer: BasicTokenizer) -
         return None
     encoded = [token.encode("utf-8", "surrogatepass") for token in tokens]
     longest_first = sorted(encoded, key=len, reverse=True)
-    # What all begin with, which is searched for many times faster than alternatives are.
+    # The common prefix comes first in the pattern: searching for it is many times faster than for
+    # alternatives.
     n_common = len(commonprefix(longest_first))
     beginning = longest_first[0][:n_common]
     endings = b"|".join(re.escape(token[n_common:]) for token in longest_first)
@@ -381,7 +383,7 @@ def _finder_of(special_tokens: Iterable[str], basic_tokenizer: BasicTokenizer) -
 
 
 class PythonCounter:
-    """Count words, readably; `native.Counter` is the twin in C.
+    """Count words, in readable form; `native.Counter` is the twin in C.
 
     Parameters
     ----------
@@ -412,24 +414,25 @@ class PythonCounter:
             How many stretches were not UTF-8; 0 unless `raw`.
         """
         text = data.decode("utf-8", "replace" if raw else "surrogatepass")
-        # What stands between spaces repeats itself so often that each form of it is split only once.
+        # The stretches between spaces repeat so often that each different one is tokenized only once.
         for chunk, times in Counter(split_at_whitespace(text)).items():
             for word in self._basic_tokenizer.tokenize(chunk):
                 if len(word) <= self._max_chars:
                     self._words[word] += times
         if not raw:
             return 0
-        return text.count("\ufffd") - data.count(b"\xef\xbf\xbd")  # but for those that stand there
+        # Every U+FFFD stands for an invalid stretch, except those that the text itself contains.
+        return text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
 
     def count_split(self, held_out: "PythonCounter", modulus: int, data: bytes, raw: bool = True) -> int:
-        """Count as `count`, but lines whose CRC-32 is a multiple of `modulus` into another counter.
+        """Count as `count` does, except lines whose CRC-32 is a multiple of `modulus`: count those elsewhere.
 
         Parameters
         ----------
         held_out : PythonCounter
-            The other counter.
+            The counter for those lines.
         modulus : int
-            About one line of so many is held out.
+            About one line in `modulus` is held out.
         data, raw
             As for `count`.
 
@@ -465,7 +468,7 @@ def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
     Yields
     ------
     Piece
-        Several texts, all str or all bytes, of some 2 MiB together; a longer text is a piece by itself.
+        Several texts, all str or all bytes, of about 2 MiB together; a longer text is a piece by itself.
 
     Raises
     ------
@@ -491,7 +494,7 @@ def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
 
 
 def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pieces) -> Iterator[Piece]:
-    """Cut a file into pieces that end after white space; with `held_out` after a line, if that is shorter.
+    """Split a file into pieces that end after white space; with `held_out` after a line, if that is shorter.
 
     Parameters
     ----------
@@ -501,20 +504,20 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
         The modulus by which lines are held out, or 0. Where a line is longer than a piece, each of its pieces
         goes where the line goes.
     read : callable
-        What reads the file in blocks, as `byte_pieces` does.
+        A function that reads the file in blocks, as `byte_pieces` does.
 
     Yields
     ------
     Piece
-        With its offset in the text and the position on the disk.
+        A piece, with its offset in the text and its position on the disk.
 
     Raises
     ------
     InputError
-        When more than 64 MiB have no white space.
+        When a stretch of more than 64 MiB has no white space.
     """
     separators = b"\n" if held_out else b" \n\t\r"
-    waiting: list[bytes] = []  # what follows the last separator so far
+    waiting: list[bytes] = []  # the text after the last separator so far
     side = BY_LINE if held_out else TRAINING
     offset = position = 0
 
@@ -528,14 +531,14 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
         position = place
 
     for block in read(file, PIECE_BYTES, read_up_to):
-        in_line = held_out and side != BY_LINE  # a long one, which began in a block before
+        in_line = held_out and side != BY_LINE  # in a long line, which began in an earlier block
         if in_line and (end := block.find(b"\n") + 1):
             yield taken(b"".join([*waiting, block[:end]]))
             waiting = []
             block = block[end:]
             side = BY_LINE
         ends = separators if side == BY_LINE or not held_out else b" \t\r"
-        if cut := 1 + max(map(block.rfind, ends)):  # after the last of them; 0 if there is none
+        if cut := 1 + max(map(block.rfind, ends)):  # where the last separator ends; 0 if there is none
             yield taken(b"".join([*waiting, block[:cut]]))
             waiting = []
         waiting.append(block[cut:])
@@ -559,18 +562,19 @@ def in_order(
     Parameters
     ----------
     work : callable
-        What is done with an item, in a thread.
+        The function that processes an item, in a thread.
     items : iterable
         The items, read one by one as results are taken.
     threads : int
         How many threads work.
     ahead : int
-        How many items may be under way beyond the one that is waited for.
+        How many items may be in progress beyond the one whose result comes next.
 
     Yields
     ------
     tuple
-        The item and what `work` made of it. An exception of `work` comes where its item would.
+        The item, and the result of `work` for it. An exception in `work` is raised where its result would
+        come.
     """
     pool = ThreadPoolExecutor(threads)
     under_way: deque[tuple[Item, Future[Made]]] = deque()
@@ -583,4 +587,4 @@ def in_order(
         for first, future in under_way:
             yield first, future.result()
     finally:
-        pool.shutdown(cancel_futures=True)  # what runs is done in a moment
+        pool.shutdown(cancel_futures=True)  # waits only for the few items that are running

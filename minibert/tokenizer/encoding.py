@@ -1,7 +1,7 @@
-"""The output of a tokenizer: ids and their offsets, with long texts cut or in windows.
+"""The output of a tokenizer: ids and their offsets, with long texts truncated or split into windows.
 
-A core gives the pieces of many texts end to end. Everything here is arithmetic on where texts begin and
-end in that row: no loop over texts, and the same for every core.
+A core returns the pieces of many texts end to end. Everything here is arithmetic on where texts begin and end
+in that array, without a loop over texts, and the same for every core.
 """
 
 from collections.abc import Iterator
@@ -30,11 +30,11 @@ class LongPair(InputError):
     Parameters
     ----------
     pair : int
-        Number of the pair, from 0.
+        The index of the pair, from 0.
     reason : str
         The rest of the sentence that begins with "pair N"; may name arguments, as in "max_length=8".
     **arguments
-        Values of the arguments that the reason names.
+        The values of the arguments that the reason names.
     """
 
     def __init__(self, pair: int, reason: str, **arguments: Any) -> None:
@@ -47,9 +47,9 @@ MODEL_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # as Hugging F
 
 
 class _Aligned:
-    """Hold tokens with, if they were asked for, their places in the text and the numbers of their words.
+    """The base of encodings: tokens and, if asked for, their spans in the text and indices of words.
 
-    What a model reads is there by Hugging Face's names, too, as in a mapping: `encoded["input_ids"]`,
+    A model's inputs are also available under Hugging Face's names, as in a mapping: `encoded["input_ids"]`,
     `encoded.items()`, `dict(encoded)`.
     """
 
@@ -57,7 +57,7 @@ class _Aligned:
 
     @property
     def input_ids(self) -> NDArray[np.int32]:
-        """Return the ids as a model reads them."""
+        """Return the ids in the form that a model reads."""
         raise NotImplementedError
 
     def __getitem__(self, name: Any) -> Any:
@@ -96,7 +96,7 @@ class _Aligned:
 
     @property
     def word_ids(self) -> NDArray[np.int32]:
-        """Return the number of each token's word, (T,) int32; InputError if not asked for."""
+        """Return the index of each token's word, (T,) int32; InputError if not asked for."""
         return self._aligned[1]
 
     @property
@@ -108,7 +108,7 @@ class _Aligned:
 
 @dataclass(eq=False, repr=False)
 class Encoding(_Aligned):
-    """Hold a text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+    """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
     Attributes
     ----------
@@ -119,16 +119,16 @@ class Encoding(_Aligned):
     tokens : list of str
         The n pieces.
     input_ids, attention_mask : (n,) int32
-        The ids and as many ones, as Hugging Face calls them.
+        The ids, and as many ones, under Hugging Face's names.
     offsets : (n,2) int32
-        The first character of the text that a piece comes from and the one after the last (code points; in a
-        pair, those of its own text). (0, 0) at [CLS] and [SEP].
+        Where the source of a piece begins and ends in the text (code points; for a pair, in the text that the
+        piece comes from). (0, 0) at [CLS] and [SEP].
     word_ids : (n,) int32
-        Number of the word in its text, a punctuation mark being one; -1 at [CLS], [SEP].
+        The index of the word in its text, where a punctuation mark is a word; -1 at [CLS] and [SEP].
     special_tokens_mask : (n,) bool
         True at the [CLS] and [SEP] that were put around the text.
     n_first : int
-        Ids up to the first [SEP], itself included.
+        The number of ids up to and including the first [SEP].
     """
 
     ids: NDArray[np.int32]
@@ -144,7 +144,7 @@ class Encoding(_Aligned):
         return f"Encoding({' '.join(self.tokens)})"
 
     def __getitem__(self, name: str) -> NDArray[np.int32]:
-        """Return a model's input, (n,) int32, by Hugging Face's name of it."""
+        """Return a model's input, (n,) int32, by Hugging Face's name for it."""
         return getattr(self, _known_name(name))
 
     def __iter__(self) -> Iterator[str]:
@@ -170,7 +170,7 @@ class Encoding(_Aligned):
     @cached_property
     def tokens(self) -> list[str]:
         """Return the n pieces."""
-        return [self._vocab[number] for number in self.ids.tolist()]
+        return [self._vocab[piece_id] for piece_id in self.ids.tolist()]
 
     @cached_property
     def special_tokens_mask(self) -> NDArray[np.bool_]:
@@ -181,24 +181,24 @@ class Encoding(_Aligned):
         return mask
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The tokenizer stays at home: what it would be asked for later is found now.
+        # The tokenizer is not pickled, so what would be computed from it later is computed now.
         vocab = _pieces_of(self.ids, self._vocab)
         return Encoding, (self.ids, self.n_first, self._wrapped, vocab, self._alignment)
 
 
 class TextEncoding(Encoding):
-    """Hold a whole text as `[CLS] A [SEP]`: even its ids become an array only when they are asked for.
+    """A whole text as `[CLS] A [SEP]`, whose array of ids is made only when it is asked for.
 
     Parameters
     ----------
     pieces : list of int
         Ids of the text, without [CLS] and [SEP].
     tokenizer : Tokenizer
-        The one that made them, which is asked again for offsets.
+        The tokenizer that made them, which encodes the text again if offsets are asked for.
     text : str
         The text.
     special : bool
-        Whether special tokens written out in it were kept whole.
+        Whether special tokens that are written out in it were kept whole.
     """
 
     def __init__(self, pieces: list[int], tokenizer: Any, text: str, special: bool) -> None:
@@ -226,11 +226,11 @@ class TextEncoding(Encoding):
 
 @dataclass(eq=False, repr=False)
 class BatchEncoding(_Aligned):
-    """Hold S sequences end to end, without padding, as `Batch` has them.
+    """S sequences end to end, without padding, as in a `Batch`.
 
     `batch[i]` is one of them as an `Encoding` of views, `batch[i:j]` is a list of these, and
-    `for encoding in batch` goes through all. `keys`, `values`, `items`, `get` and `in` are about the names of
-    what a model reads, as in a mapping.
+    `for encoding in batch` iterates over all. `keys`, `values`, `items`, `get` and `in` deal with the names
+    of a model's inputs, as in a mapping.
 
     Attributes
     ----------
@@ -241,16 +241,16 @@ class BatchEncoding(_Aligned):
     token_type_ids : (T,) int32
         0 up to the first [SEP] of a sequence, 1 after it.
     offsets, word_ids : (T,2) and (T,) int32
-        As in `Encoding`; they must be asked for.
+        As in `Encoding`; only if they were asked for.
     special_tokens_mask : (T,) bool
         As in `Encoding`.
     input_ids, attention_mask : (S,n) int32
-        The same ids a row for each sequence, filled up with [PAD] to the longest, and ones where they are not
-        [PAD]: what a model wants that pads.
+        The same ids with a row for each sequence, padded with [PAD] to the longest, and ones where they are
+        not [PAD]: the inputs of a model that reads padded rows.
     source : (S,) int64
-        Number of the text (or pair) that each sequence is of: several windows share one.
+        The index of the text (or pair) that each sequence comes from; several windows share one.
     n_cut : (S,) int64
-        Pieces of its text (or pair) that there was no room for; 0 where windows hold all.
+        How many pieces of its text (or pair) were cut; 0 with windows, which contain all.
     n_invalid : int
         Stretches of bytes that were not UTF-8 in texts given as bytes, each read as U+FFFD.
     """
@@ -288,26 +288,26 @@ class BatchEncoding(_Aligned):
     def __getitem__(self, number: slice) -> list[Encoding]: ...
 
     def __getitem__(self, number: int | slice | str) -> Encoding | list[Encoding] | NDArray[np.int32]:
-        """Return one sequence by its number, or a padded model input by Hugging Face's name.
+        """Return one sequence by its index, or a padded model input by Hugging Face's name.
 
         Parameters
         ----------
         number : int, slice or str
-            Number of a sequence, from the end where negative; several, as a slice; or "input_ids",
+            The index of a sequence, counted from the end if negative; a slice for several; or "input_ids",
             "attention_mask" or "token_type_ids".
 
         Returns
         -------
         Encoding, list of Encoding, or array
-            The sequence, as views; those of a slice; or (S,n) int32, a row for each sequence, filled up to
-            the longest.
+            The sequence, as views; those of a slice; or (S,n) int32, a row for each sequence, padded to the
+            longest.
 
         Raises
         ------
         InputError
-            For another name, and for what is neither of these.
+            For another name, or an argument of another type.
         IndexError
-            For a number that is none of the sequences.
+            For an index out of range.
         """
         if isinstance(number, str):
             if _known_name(number) == "token_type_ids":
@@ -336,18 +336,18 @@ class BatchEncoding(_Aligned):
 
     @property
     def attention_mask(self) -> NDArray[np.int32]:
-        """Return rows of ones where there is an id and of zeros where there is padding, (S,n) int32."""
+        """Return a row for each sequence, with ones at its ids and zeros at padding, (S,n) int32."""
         lengths = np.diff(self.cu_seqlens)
         return (np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.int32)
 
     @property
     def input_ids(self) -> NDArray[np.int32]:
-        """Return a row of ids for each sequence, filled up with [PAD], (S,n) int32."""
+        """Return a row of ids for each sequence, padded with [PAD], (S,n) int32."""
         return self._rows(self.ids, self._pad_id)
 
     # values (T,) -> (S,n)
     def _rows(self, values: Array, padding: int) -> NDArray[np.int32]:
-        """Lay the sequences out as rows that are filled up to the longest."""
+        """Return the sequences as rows, padded to the longest."""
         mask = self.attention_mask
         rows = np.full(mask.shape, padding, np.int32)
         rows[mask == 1] = values
@@ -383,17 +383,18 @@ class BatchEncoding(_Aligned):
 
 
 def _known_name(name: Any) -> str:
-    """Return the name of what a model reads; raise InputError for anything else."""
+    """Return the name of a model's input; raise InputError for any other name."""
     if name not in MODEL_INPUTS:
         raise InputError(f"{name!r} is not what a tokenizer returns; ask for {', '.join(MODEL_INPUTS)}.")
     return str(name)
 
 
 class Limit(NamedTuple):
-    """Hold the limit of a sequence's length, and how longer ones are cut; see `Tokenizer.encode_batch`.
+    """The limit of a sequence's length, and how longer ones are cut; see `Tokenizer.encode_batch`.
 
-    `odd_to_longer` tells which text keeps the odd piece when both are cut: the longer one (the second, when
-    both are equally long) as in Hugging Face's `tokenizers`, or the first, as in Google's code.
+    If both texts are cut and their common room is odd, one keeps a piece more. With `odd_to_longer` that is
+    the longer text (the second, if both are equally long), as in Hugging Face's `tokenizers`; without, it is
+    the first, as in Google's code.
     """
 
     max_length: int
@@ -410,23 +411,23 @@ class Limit(NamedTuple):
         Parameters
         ----------
         max_length, truncation, stride
-            Those arguments.
+            Arguments of `Tokenizer.encode_batch`.
         extra : int
             How many [CLS] and [SEP] are put around a text or pair.
         pairs : bool
             Whether there are pairs.
         compat : str
-            The tokenizer's; with "hf-fast" the longer text of a pair keeps the odd piece.
+            The tokenizer's mode; with "hf-fast" the longer text of a pair keeps the odd piece.
 
         Returns
         -------
         Limit or None
-            None where `max_length` is None.
+            The limit; None if `max_length` is None.
 
         Raises
         ------
         InputError
-            When an argument is not possible, or not beside the others.
+            When an argument is out of range, or contradicts another one.
         """
         given: dict[str, Any] = {"max_length": max_length, "truncation": truncation, "stride": stride}
         if truncation not in TRUNCATION:
@@ -459,7 +460,7 @@ class Limit(NamedTuple):
         Parameters
         ----------
         first, second : (N,) int
-            How many pieces the first and the second text of each pair have; 0 where there is no second.
+            How many pieces the first and the second text of each pair have; 0 if there is no second text.
         room : int
             How many pieces a sequence has room for.
 
@@ -477,18 +478,19 @@ class Limit(NamedTuple):
             return self._shorten_longest(first, second, room)
         cuts_first = self.truncation == "only_first"
         shortened, whole = (first, second) if cuts_first else (second, first)
-        left = room - whole
-        needed = min(room, (self.stride or 0) + 1)  # one new piece: a text that is cut never becomes empty
-        too_long = np.flatnonzero((shortened > left) & (left < needed))
+        available = room - whole
+        # At least one new piece: a text that is cut never becomes empty.
+        needed = min(room, (self.stride or 0) + 1)
+        too_long = np.flatnonzero((shortened > available) & (available < needed))
         if len(too_long):
             pair = int(too_long[0])
             windows = f" for windows with stride={self.stride}" if self.stride is not None else ""
-            kept = f"with truncation={self.truncation!r} the other text keeps all its {whole[pair]} pieces"
-            leaves = f"which leaves {max(0, left[pair])}{windows}"
+            keeps = f"with truncation={self.truncation!r} the other text keeps all its {whole[pair]} pieces"
+            leaves = f"which leaves {max(0, available[pair])}{windows}"
             advice = "raise that length, or truncate longest_first."
-            reason = f"does not fit max_length={self.max_length}: {kept}, {leaves}; {advice}"
+            reason = f"does not fit max_length={self.max_length}: {keeps}, {leaves}; {advice}"
             raise LongPair(pair, reason, **self._asdict())
-        kept = np.minimum(shortened, left)
+        kept = np.minimum(shortened, available)
         return (kept, whole) if cuts_first else (whole, kept)
 
     def _shorten_longest(self, first: Array, second: Array, room: int) -> tuple[Array, Array]:
@@ -504,18 +506,18 @@ class Limit(NamedTuple):
 def lay_out(
     encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, vocab: Pieces
 ) -> BatchEncoding:
-    """Make sequences within the limit of a core's pieces.
+    """Make sequences within the limit from the pieces of a core.
 
     Parameters
     ----------
     encoded : Encoded
-        What a core gave, a row of ids for each text; of pairs, the second text follows the first.
+        The result of a core; in pairs, the second text follows the first.
     pairs : bool
         Whether two texts make a sequence.
     wrapped : bool
         Whether the ids have [CLS] and [SEP] around each text or pair.
     limit : Limit or None
-        What to cut; None cuts nothing.
+        The limit; None cuts nothing.
     vocab : list of str
         The pieces by id.
 
@@ -539,16 +541,16 @@ def lay_out(
         )
     begins, lengths, source = _windows(encoded.bounds, pairs, wrapped, limit)
     fits_32_bits = lengths.sum() < 2**31 and len(encoded.ids) < 2**31
-    small = np.int32 if fits_32_bits else np.int64  # the first is many times faster
-    rows = ranges(begins.ravel().astype(small), lengths.ravel().astype(small))
+    index_type = np.int32 if fits_32_bits else np.int64  # int32 is many times faster
+    rows = ranges(begins.ravel().astype(index_type), lengths.ravel().astype(index_type))
     alignment = None
     if encoded.alignment is not None:
         offsets, word_ids = encoded.alignment
         alignment = offsets.take(rows, axis=0), word_ids.take(rows)
     cut = encoded._replace(ids=encoded.ids.take(rows), alignment=alignment)
-    ends = np.cumsum(lengths).reshape(lengths.shape)  # of each stretch, in the new row
+    ends = np.cumsum(lengths).reshape(lengths.shape)  # where each stretch ends in the new array
     if pairs:
-        last_of_first = (lengths.shape[1] - 1) // 2  # the stretch of A, or that of its [SEP]
+        last_of_first = (lengths.shape[1] - 1) // 2  # the stretch A, or that of its [SEP]
         seconds = ends[:, last_of_first]
     n_cut = np.zeros(len(source), np.int64)
     if limit.stride is None:
@@ -566,10 +568,11 @@ def lay_out(
 
 # bounds (N+1,) -> (S,k) (S,k) (S,)
 def _windows(bounds: Array, pairs: bool, wrapped: bool, limit: Limit) -> tuple[Array, Array, Array]:
-    """Find every sequence as k stretches: where they begin, how long they are, of which text they are.
+    """Describe every sequence as k stretches: where they begin, how long they are, and the sequence's text.
 
-    A sequence is [CLS] A [SEP] B [SEP]: k = 5 stretches, 3 without B, 2 or 1 without [CLS] and [SEP]. [CLS]
-    and [SEP] are those of the whole text, at its beginning and its end, also in a window from its middle.
+    A sequence is [CLS] A [SEP] B [SEP]: k = 5 stretches, 3 without B, 2 or 1 without [CLS] and [SEP]. Even in
+    a window from the middle of a text, [CLS] and [SEP] are taken from the beginning and end of the whole
+    text.
     """
     step = 2 if pairs else 1
     begins = bounds[:-1:step]
@@ -593,8 +596,8 @@ def _windows(bounds: Array, pairs: bool, wrapped: bool, limit: Limit) -> tuple[A
         n_windows[is_long] += -(-uncovered // (window - limit.stride)[is_long])  # rounded up
     source = np.repeat(np.arange(len(begins)), n_windows)
     first_window = np.cumsum(n_windows) - n_windows
-    number = np.arange(len(source)) - np.repeat(first_window, n_windows)  # of the window in its text
-    start = number * (window[source] - (limit.stride or 0))
+    window_index = np.arange(len(source)) - np.repeat(first_window, n_windows)  # within its text
+    start = window_index * (window[source] - (limit.stride or 0))
     start_first = np.zeros_like(start) if along_second else start
     start_second = start if along_second else np.zeros_like(start)
 
@@ -606,7 +609,8 @@ def _windows(bounds: Array, pairs: bool, wrapped: bool, limit: Limit) -> tuple[A
         begin_first = begin_first + 1
     stretches = [(begin_first, length_first)]
     if wrapped:
-        cls, sep = (begins[source], one), (middles[source] - 1, one)
+        cls = (begins[source], one)
+        sep = (middles[source] - 1, one)
         stretches = [cls, *stretches, sep]
     if pairs:
         stretches.append((middles[source] + start_second, length_second))
@@ -625,7 +629,7 @@ def ranges(begins: Array, lengths: Array) -> Array:
     begins : (n,) int
         The first number of each range.
     lengths : (n,) int
-        How many numbers each has; of the same type as `begins`.
+        How many numbers each range has; of the same type as `begins`.
 
     Returns
     -------
@@ -642,11 +646,11 @@ def whole_number(name: str, value: Any, least: int) -> None:
     Parameters
     ----------
     name : str
-        Name of the argument, for the error.
+        The name of the argument, for the error.
     value : any
-        What was given; NumPy's integers are whole numbers, True and False are not.
+        The value; NumPy's integers are whole numbers, True and False are not.
     least : int
-        The smallest number that is possible.
+        The smallest number allowed.
 
     Raises
     ------
@@ -661,4 +665,4 @@ def whole_number(name: str, value: Any, least: int) -> None:
 
 def _pieces_of(ids: Array, vocab: Pieces) -> dict[int, str]:
     """Return the part of a vocabulary that some ids need."""
-    return {number: vocab[number] for number in np.unique(ids).tolist()}
+    return {piece_id: vocab[piece_id] for piece_id in np.unique(ids).tolist()}

@@ -1,9 +1,10 @@
 """Extend the vocabulary of a trained model: with given words, or pieces learned from text.
 
-New pieces stand behind the old ones, whose ids stay. A word is cut otherwise than before only if one of its
-pieces then is new: at each place the longest piece is taken, and where that is an old one, it was the longest
-before, too. A new whole word is taken wherever a word begins with it, as "cat" in "catalogue": `vocab.txt`
-has no mark for pieces that end a word. `changed_words` tells which words of a text that concerns.
+New pieces follow the old ones, which keep their ids. A word is split differently than before only if one of
+its pieces is new: at each position the longest piece is taken, and if that is an old one, it was the longest
+before, too. A new whole word also matches the beginning of longer words, as "cat" does in "catalogue",
+because `vocab.txt` can't mark pieces that end a word. `changed_words` lists the words of a text that are
+affected.
 """
 
 from collections.abc import Iterable
@@ -20,22 +21,22 @@ from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.wordpiece import Tokenizer
 
-MOST_WRONG = 20  # words that an error names
+MOST_WRONG = 20  # the most words that an error names
 
 
 class NewPiece(NamedTuple):
-    """Hold a piece for the end of a vocabulary."""
+    """A piece to append to a vocabulary."""
 
     piece: str
-    replaces: list[int]  # ids of the old pieces whose place it takes
+    replaces: list[int]  # ids of the old pieces that it replaces
 
 
 class NewWords(NamedTuple):
-    """Hold the new pieces from a list of words, and what was left out."""
+    """The new pieces from a list of words, and the words that were left out."""
 
     pieces: list[NewPiece]
-    known: list[str]  # words that are pieces already, as they are written in the list
-    repeated: int  # words that stood further up already
+    known: list[str]  # words that already are pieces, as they are written in the list
+    repeated: int  # how many words repeat an earlier one
 
 
 def checked_words(
@@ -45,39 +46,39 @@ def checked_words(
 ) -> NewWords:
     """Return words as new pieces, each as the tokenizer reads it in a text: lower-cased, without accents.
 
-    Words that are pieces already, and those that come again, are left out and counted.
+    Words that already are pieces, and repeated words, are left out and reported.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        Whose vocabulary gets them.
+        The tokenizer whose vocabulary is extended.
     words : iterable of tuples of two str
-        Where each stands, such as "words.txt, line 3", and the word.
+        Where each word comes from, such as "words.txt, line 3", and the word.
     special : iterable of str
-        Special tokens that the vocabulary gets beside them: a word that is one of them counts as known.
+        Special tokens that are added as well: a word that is one of them counts as known.
 
     Returns
     -------
     NewWords
-        The new pieces in the order of the words, at least one unless all are known and some are `special`.
+        The new pieces in the order of the words; at least one, unless special tokens are added too.
 
     Raises
     ------
     InputError
-        When words are too long, or would never be found in a text, as they have a space, or the tokenizer
-        splits them: all are named at once. When there is no word, or none that is new.
+        When words are too long, or would never match because they contain a space or the tokenizer splits
+        them: one error names them all. When there is no word, or no new one.
     """
     pieces: dict[str, NewPiece] = {}
     known: list[str] = []
     wrong: list[str] = []
     repeated = 0
-    there = {*tokenizer.ids, *special}
-    adds_special = len(there) > len(tokenizer.ids)
+    existing = {*tokenizer.ids, *special}
+    adds_special = len(existing) > len(tokenizer.ids)
     most = tokenizer.max_input_chars_per_word
     for where, word in words:
         parts = tokenizer.basic_tokenizer.tokenize(word)
         piece = parts[0] if len(parts) == 1 else word
-        if word in there or piece in there:
+        if word in existing or piece in existing:
             known.append(word)
         elif piece in pieces:
             repeated += 1
@@ -105,24 +106,24 @@ def checked_words(
 
 
 def checked_special_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> list[NewPiece]:
-    """Return special tokens as new pieces, except those that are pieces already.
+    """Return special tokens as new pieces, except those that already are pieces.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        Whose vocabulary gets them.
+        The tokenizer whose vocabulary is extended.
     tokens : iterable of str
-        Any strings, such as "[DRUG]" or "«Ort»", that are one piece wherever they stand in a text.
+        Any strings, such as "[DRUG]" or "«Ort»", that are to be one piece wherever they occur in a text.
 
     Returns
     -------
     list of NewPiece
-        Each once, in order.
+        The new pieces, each once, in order.
 
     Raises
     ------
     InputError
-        When one is not a string, is empty, or begins or ends with white space or holds a line end.
+        When a token is not a string, is empty, begins or ends with white space, or contains a line end.
     """
     pieces: dict[str, NewPiece] = {}
     for token in tokens:
@@ -145,37 +146,37 @@ def learn_pieces(
 ) -> list[NewPiece]:
     """Learn pieces from words and their counts, as `learn_vocab` does, starting from an existing vocabulary.
 
-    Words begin as the pieces that the tokenizer cuts them into, not as characters; then the two neighbours
-    are joined whose merge raises the likelihood of the text most, again and again. Words that are [UNK] are
-    left out.
+    Words start as the pieces that the tokenizer splits them into, not as characters. Then the pair of
+    neighbours whose merge raises the likelihood of the text most is joined, again and again. Words that are
+    [UNK] are left out.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        Whose vocabulary gets the pieces.
+        The tokenizer whose vocabulary is extended.
     words : WordCounts
         Words of its `basic_tokenizer`, with how often each occurs.
     n : int
         How many pieces are wanted.
     special : iterable of str
-        Special tokens that the vocabulary gets beside them, which are not learned a second time.
+        Special tokens that are added as well, and are not learned a second time.
     core : {"auto", "c", "python"}
-        What makes the merges; both give the same pieces.
+        Which core makes the merges; both give the same pieces.
 
     Returns
     -------
     list of NewPiece
-        In the order of the merges; fewer than `n` where no more neighbours occur twice.
+        The new pieces in the order of the merges; fewer than `n` if no more neighbours occur twice.
 
     Raises
     ------
     InputError
-        When `n` is not a positive whole number, or not one piece can be learned.
+        When `n` is not a positive whole number, or no piece can be learned.
     """
     whole_number("n", n, 1)
     batch = tokenizer.encode_batch(list(words), add_special_tokens=False)
     lengths = np.diff(batch.cu_seqlens)
-    # An empty last word begins after the last id; one more stands there for it.
+    # An empty last word would begin after the last id, so one more id is appended for it.
     first_ids = np.append(batch.ids, tokenizer.unk_id)[batch.cu_seqlens[:-1]]
     known = (lengths > 0) & (first_ids != tokenizer.unk_id) & (words.counts > 0)
     text = native.Symbols(
@@ -186,7 +187,7 @@ def learn_pieces(
     )
     make_merger = native.Merger if native.choose(core) else Merger
     merger = make_merger(text, 2, "likelihood")
-    symbols = [NewPiece(piece, [number]) for number, piece in enumerate(tokenizer.vocab)]
+    symbols = [NewPiece(piece, [piece_id]) for piece_id, piece in enumerate(tokenizer.vocab)]
     learned: dict[str, NewPiece] = {}
     taken = {*special}
     while len(learned) < n:
@@ -207,25 +208,25 @@ def learn_pieces(
 
 
 def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable[str] = ()) -> Tokenizer:
-    """Return a tokenizer with further pieces after those of another, and its options.
+    """Return a tokenizer with the options and pieces of another, followed by new pieces.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        The other one.
+        The tokenizer to extend; it is not changed.
     pieces : iterable of NewPiece
         The new pieces, in order.
     special : iterable of str
-        Which pieces are to be special tokens, new ones or old ones, beside those that are; by default none.
+        Pieces, new or old, that become special tokens in addition to the present ones; by default none.
 
     Returns
     -------
     Tokenizer
-        One in which old pieces keep their ids.
+        The extended tokenizer, in which old pieces keep their ids.
     """
     state = tokenizer.__getstate__()
     vocab = list(state["vocab"])
-    vocab += [""] * (tokenizer.vocab_size - len(vocab))  # ids of added tokens, no pieces of words
+    vocab += [""] * (tokenizer.vocab_size - len(vocab))  # the ids of added tokens, which are not pieces
     vocab += [new.piece for new in pieces]
     names = dict.fromkeys([*tokenizer.special_tokens, *special])  # each once, in order
     additional = [name for name in names if name not in SPECIAL_TOKENS]
@@ -235,15 +236,16 @@ def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable
 
 
 def lone_characters(tokenizer: Tokenizer) -> list[str]:
-    """Return characters that occur within words, inside of pieces, but have no "##" piece.
+    """Return characters that occur inside pieces, past the beginning of a word, but have no "##" piece.
 
-    Without any, no word becomes [UNK] that was not; with some, what follows a new piece may be left over.
+    If there are none, a new piece can't turn a word into [UNK]. If there are some, it can: what follows the
+    new piece in the word may have no pieces.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        The one whose vocabulary is looked at; special and added tokens are passed over, which are not parts
-        of words, and so are other pieces that begin with "[".
+        The tokenizer whose vocabulary is examined. Special and added tokens, which are not parts of words,
+        are skipped, and so are other pieces that begin with "[".
 
     Returns
     -------
@@ -263,12 +265,12 @@ def lone_characters(tokenizer: Tokenizer) -> list[str]:
 
 
 def changed_words(before: Tokenizer, after: Tokenizer, words: WordCounts) -> list[dict[str, Any]]:
-    """Find words that two tokenizers cut differently.
+    """Find words that two tokenizers split differently.
 
     Parameters
     ----------
     before, after : Tokenizer
-        The two.
+        The two tokenizers.
     words : WordCounts
         The words of a text.
 
@@ -276,7 +278,7 @@ def changed_words(before: Tokenizer, after: Tokenizer, words: WordCounts) -> lis
     -------
     list of dict
         For each such word "word", "times" (how often it occurs), "before" and "after" (lists of pieces); the
-        most frequent first.
+        most frequent words first.
     """
     changed = []
     for word, times in words.items():

@@ -1,4 +1,4 @@
-"""A tokenizer's vocabulary by the names that it has in `transformers`, so that programs need no change."""
+"""A tokenizer's vocabulary under the names of `transformers`, so that programs need no change."""
 
 from collections.abc import Callable, Iterable
 from operator import index
@@ -11,7 +11,7 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS
 
 
 class FamiliarNames:
-    """Names of `transformers.PreTrainedTokenizerBase` for what a `Tokenizer` has under its own."""
+    """Names of `transformers.PreTrainedTokenizerBase` for what a `Tokenizer` offers under other names."""
 
     vocab: list[str]  # pieces by id
     ids: dict[str, int]
@@ -61,9 +61,9 @@ class FamiliarNames:
         Returns
         -------
         dict of str to int
-            A copy. Of a piece that comes twice, the last id.
+            A copy. A piece that occurs twice has its last id.
         """
-        return {piece: number for piece, number in self.ids.items() if piece}
+        return {piece: piece_id for piece, piece_id in self.ids.items() if piece}
 
     @overload
     def convert_tokens_to_ids(self, tokens: str) -> int: ...
@@ -72,7 +72,7 @@ class FamiliarNames:
     def convert_tokens_to_ids(self, tokens: list[str] | tuple[str, ...]) -> list[int]: ...
 
     def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> int | list[int]:
-        """Return the id of a piece, or of each of several; that of [UNK] where there is no such piece.
+        """Return the id of a piece, or of each of several; that of [UNK] for what is not a piece.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class FamiliarNames:
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]: ...
 
     def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> str | list[str]:
-        """Return the piece of an id, or of each of several.
+        """Return the piece with an id, or with each of several.
 
         Parameters
         ----------
@@ -109,15 +109,15 @@ class FamiliarNames:
             When an id lies outside the vocabulary.
         """
         if isinstance(ids, Iterable):
-            return [self._piece(number) for number in ids]
+            return [self._piece(piece_id) for piece_id in ids]
         return self._piece(ids)
 
-    def _piece(self, number: int) -> str:
-        """Return the piece of an id."""
-        if not 0 <= index(number) < len(self.vocab):
-            outside = f"id {number} is outside the vocabulary of {len(self.vocab)} pieces"
-            raise InputError(f"{outside}; give one from 0 to {len(self.vocab) - 1}.", ids=number)
-        return self.vocab[number]
+    def _piece(self, piece_id: int) -> str:
+        """Return the piece with an id."""
+        if not 0 <= index(piece_id) < len(self.vocab):
+            problem = f"id {piece_id} is outside the vocabulary of {len(self.vocab)} pieces"
+            raise InputError(f"{problem}; give one from 0 to {len(self.vocab) - 1}.", ids=piece_id)
+        return self.vocab[piece_id]
 
     def batch_decode(
         self,
@@ -125,18 +125,18 @@ class FamiliarNames:
         *,
         skip_special_tokens: bool = False,
     ) -> list[str]:
-        """Return the text of each of several sequences of ids, as `decode` does of one.
+        """Return the text of each of several sequences of ids, as `decode` does for one.
 
         Parameters
         ----------
         sequences : iterable of iterables of int
-            Such as the `input_ids` of a batch.
+            Sequences of ids, such as the `input_ids` of a batch.
         skip_special_tokens : bool, default False
-            Leave out special tokens.
+            Whether to leave out special tokens.
 
         Returns
         -------
         list of str
-            With a space before punctuation, which `transformers` removes.
+            The texts, with a space before punctuation, which `transformers` removes.
         """
         return [self.decode(ids, skip_special_tokens=skip_special_tokens) for ids in sequences]

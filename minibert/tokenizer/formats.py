@@ -1,7 +1,7 @@
 """Vocabularies on disk: `vocab.txt` and `tokenizer_config.json`, and Hugging Face's `tokenizer.json`.
 
-`vocab.txt` is Google's: one piece a line, the place of a line is the id of its piece. `tokenizer_config.json`
-holds the options. `tokenizer.json` holds both, in the words of Hugging Face's `tokenizers`.
+`vocab.txt` is Google's format: one piece a line, and the index of the line is the id. `tokenizer_config.json`
+has the options. `tokenizer.json` has both, in the format of Hugging Face's `tokenizers`.
 """
 
 import re
@@ -27,7 +27,7 @@ from minibert.tokenizer.added import AddedToken, is_found_by_cores
 _ADDED = "added_tokens.json"
 _SPECIAL = "special_tokens_map.json"
 
-# Our arguments; their names in tokenizer_config.json, in the normalizer of tokenizer.json; their types.
+# Arguments of `Tokenizer`: name, name in tokenizer_config.json, name in tokenizer.json's normalizer, type.
 _OPTIONS = (
     ("lower_case", "do_lower_case", "lowercase", bool),
     ("strip_accents", "strip_accents", "strip_accents", bool),
@@ -36,14 +36,14 @@ _OPTIONS = (
     ("max_input_chars_per_word", "max_input_chars_per_word", None, int),
     ("compat", "compat", None, str),
 )
-# How other tokenizers of `transformers` part words, MeCab for Japanese, and what minibert does.
+# Settings by which other tokenizers of `transformers` split words (MeCab, for Japanese); what minibert does.
 _STEPS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece", "do_basic_tokenize": True}
 
 
 class Stored(NamedTuple):
-    """Hold the vocabulary and the options of a tokenizer, from a file or folder."""
+    """The vocabulary and the options of a tokenizer, as read from a file or folder."""
 
-    source: Path  # the file that the vocabulary is from
+    source: Path  # the file with the vocabulary
     vocab: list[str]
     options: dict[str, Any]  # arguments of `Tokenizer`
 
@@ -51,10 +51,10 @@ class Stored(NamedTuple):
 def read(path: Path) -> Stored:
     """Read a folder, that of `RUN@STEP`, or a vocabulary file: `vocab.txt` or `tokenizer.json`, by any name.
 
-    In a folder, `vocab.txt` and `tokenizer_config.json` count. What they leave open, a `tokenizer.json`
-    beside them decides: pieces that were added to the vocabulary, and how text is normalised. Without
-    `vocab.txt` it gives everything. Where neither of the two is there, as in Google's folders, which say it
-    by their names alone, the pieces tell whether text keeps its case. `added_tokens.json` is read, too.
+    In a folder, `vocab.txt` and `tokenizer_config.json` take precedence. What they don't say, namely added
+    tokens and how text is normalised, comes from `tokenizer.json`; without `vocab.txt`, so does everything
+    else. If there is neither JSON file, as in Google's folders, where only the name of the folder says it,
+    the pieces decide whether text keeps its case. `added_tokens.json` is read, too.
 
     Parameters
     ----------
@@ -69,7 +69,8 @@ def read(path: Path) -> Stored:
     Raises
     ------
     InputError
-        When a file is missing, is not UTF-8 or JSON, does not hold a BERT's WordPiece, or two contradict.
+        When a file is missing, is not UTF-8 or JSON, or is not a BERT's WordPiece, or two files contradict
+        each other.
     """
     path = locate(path).folder
     if not path.is_dir():
@@ -84,15 +85,16 @@ def read(path: Path) -> Stored:
         vocab, more = _read_tokenizer_json(hugging_face)
         return Stored(hugging_face, vocab, _merged(more, options))
     vocab = _read_vocab(text)
-    if "compat" not in config and hugging_face.exists():  # not a folder of ours, whose files say the same
+    if "compat" not in config and hugging_face.exists():
+        # Not written by minibert, in whose folders both files say the same.
         whole, more = _read_tokenizer_json(hugging_face)
         if not _says_the_same(whole, vocab):
             raise InputError(f"{text} and {hugging_face.name} have different pieces; remove the wrong one.")
-        more.pop("max_input_chars_per_word")  # vocab.txt has no limit but Google's
+        more.pop("max_input_chars_per_word")  # with vocab.txt, Google's limit applies
         vocab = vocab + whole[len(vocab) :]
         options = _merged(more, options)
     elif added := _added_beside(path, config):
-        ids = {piece: number for number, piece in enumerate(vocab)}
+        ids = {piece: piece_id for piece_id, piece in enumerate(vocab)}
         more = _add_tokens(ids, added, path)
         vocab = vocab + _by_id(ids, path)[len(vocab) :]
         options = _merged(more, options)
@@ -102,7 +104,7 @@ def read(path: Path) -> Stored:
 
 
 def _read_file(path: Path) -> Stored:
-    """Read a vocabulary file: a tokenizer.json by its ending, or else one piece per line."""
+    """Read a vocabulary file: a tokenizer.json if its name ends in ".json", otherwise one piece per line."""
     if not path.suffix and not path.exists():
         raise no_such_model(path)
     if path.suffix == ".json":
@@ -114,15 +116,15 @@ def _read_file(path: Path) -> Stored:
 def _says_the_same(whole: list[str], vocab: list[str]) -> bool:
     """Return whether a tokenizer.json has the pieces of a vocab.txt.
 
-    It has no line for a piece that comes again further down, nor for none: "" at such an id.
+    An id whose piece comes again further down has no entry there, nor has an id without a piece: "" at both.
     """
-    last = {piece: number for number, piece in enumerate(vocab)}
-    expected = [piece if last[piece] == number else "" for number, piece in enumerate(vocab)]
+    last_id = {piece: piece_id for piece_id, piece in enumerate(vocab)}
+    expected = [piece if last_id[piece] == piece_id else "" for piece_id, piece in enumerate(vocab)]
     return whole[: len(vocab)] == expected[: len(whole)] and not any(expected[len(whole) :])
 
 
 def is_cased(vocab: list[str]) -> bool:
-    """Return whether a vocabulary is one of text that keeps its case.
+    """Return whether a vocabulary is for text that keeps its case.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ def is_cased(vocab: list[str]) -> bool:
     Returns
     -------
     bool
-        True when more than one piece in a hundred has a capital.
+        True if more than one piece in a hundred has a capital.
 
     Examples
     --------
@@ -140,7 +142,8 @@ def is_cased(vocab: list[str]) -> bool:
     (False, True)
     """
     capital = [piece for piece in vocab if any(map(str.isupper, piece)) and not piece.startswith("[")]
-    return len(capital) > len(vocab) / 100  # the released Chinese one, lower-cased, has two all the same
+    # The released Chinese vocabulary has two pieces with capitals although its text is lower-cased.
+    return len(capital) > len(vocab) / 100
 
 
 def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -166,7 +169,7 @@ def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _merged(options: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """Merge options of tokenizer.json and of the configuration, which wins; special tokens of both."""
+    """Merge options of tokenizer.json and the configuration, which wins; special tokens come from both."""
     special = [
         *options.get("additional_special_tokens", ()),
         *config.get("additional_special_tokens", ()),
@@ -175,10 +178,10 @@ def _merged(options: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_vocab(path: Path) -> list[str]:
-    """Read the pieces, one per line that "\\n" ends: the Chinese vocabulary has U+2028 as a piece.
+    """Read the pieces, one per line. Only "\\n" ends a line: the Chinese vocabulary has U+2028 as a piece.
 
-    A line is an id, as in Google's code and Hugging Face's: a blank one has no piece, and of a piece that
-    comes twice the last line counts. Blank lines at the end are none.
+    Every line is an id, as in Google's code and Hugging Face's: a blank line is an id without a piece, and
+    the last line of a repeated piece counts. Blank lines at the end are ignored.
     """
     try:
         text = read_bytes(path).decode("utf-8-sig")
@@ -207,7 +210,8 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
         if value is not None:
             options[argument] = _of_kind(value, kind, f"{path}: {name}")
     special: list[Any] = []
-    for name in ("additional_special_tokens", "extra_special_tokens"):  # until version 4, and from 5 on
+    # `transformers` uses the first name up to version 4, and the second from version 5 on.
+    for name in ("additional_special_tokens", "extra_special_tokens"):
         value = config.get(name) or []
         if isinstance(value, dict):
             special += value.values()
@@ -229,7 +233,7 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     """Read pieces by id, and arguments of `Tokenizer`, from a `tokenizer.json` of a BERT."""
     content = read_json(path)
     model = _part(content, "model", path)
-    kind = model.get("type", "WordPiece")  # files of before 2020 don't say it
+    kind = model.get("type", "WordPiece")  # files from before 2020 lack the type
     if kind != "WordPiece":
         raise InputError(f"{path} is a {kind} tokenizer; minibert reads WordPiece, the kind that BERT uses.")
     for name, expected in (("unk_token", "[UNK]"), ("continuing_subword_prefix", "##")):
@@ -254,7 +258,7 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
 
 
 def _bert_normalizer(normalizer: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return the fields of a BertNormalizer, with those that lower case before it taken into account.
+    """Return the fields of a BertNormalizer, including the effect of Lowercase steps before it.
 
     sentence-transformers writes a sequence of Lowercase and BertNormalizer for a model with `do_lower_case`.
     """
@@ -268,40 +272,40 @@ def _bert_normalizer(normalizer: dict[str, Any], path: Path) -> dict[str, Any]:
     last: dict[str, Any] = steps[-1]
     if len(steps) == 1:
         return last
-    strips = last.get("strip_accents")
-    if strips is None:  # then it follows the lower-casing of its own step
-        strips = last.get("lowercase", True)
-    return last | {"lowercase": True, "strip_accents": strips}
+    strip_accents = last.get("strip_accents")
+    if strip_accents is None:
+        strip_accents = last.get("lowercase", True)  # by default it follows the switch of its own step
+    return last | {"lowercase": True, "strip_accents": strip_accents}
 
 
 def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> dict[str, Any]:
-    """Return added tokens as arguments of `Tokenizer`, BERT's five left out.
+    """Return added tokens as arguments of `Tokenizer`, without BERT's five.
 
-    Where all of them are special ones that need nothing else, they become pieces of the vocabulary, as in the
-    folders that we write.
+    If all of them are plain special tokens, they become pieces of the vocabulary, as in folders that minibert
+    writes.
 
     Parameters
     ----------
     ids : dict of str to int
-        Ids of the pieces; those that become pieces are put in.
+        Ids of the pieces; tokens that become pieces are added to it.
     added : list of dict
-        Content, id and flags of each, as in `added_tokens` of a tokenizer.json.
+        Content, id and flags of each token, as in `added_tokens` of a tokenizer.json.
     path : Path
-        Where they stand, for errors.
+        The file with the tokens, for errors.
     """
     tokens = {}
     for fields in added:
-        number, token = _added_token(fields, path)
-        tokens[number] = token
-        if ids.get(token.content, number) != number:
-            both = f"as id {ids[token.content]} and {number}"
-            raise InputError(f"{path} has {token.content!r} twice, {both}; remove one.")
-    plain = {number: token.content for number, token in tokens.items() if _is_plain(token)}
+        token_id, token = _added_token(fields, path)
+        tokens[token_id] = token
+        if ids.get(token.content, token_id) != token_id:
+            both_ids = f"as id {ids[token.content]} and {token_id}"
+            raise InputError(f"{path} has {token.content!r} twice, {both_ids}; remove one.")
+    plain = {token_id: token.content for token_id, token in tokens.items() if _is_plain(token)}
     if len(plain) == len(tokens):
-        for number, text in plain.items():
-            ids[text] = number
-    pieces = {number: text for number, text in plain.items() if text in ids}
-    others = {number: token for number, token in tokens.items() if number not in pieces}
+        for token_id, text in plain.items():
+            ids[text] = token_id
+    pieces = {token_id: text for token_id, text in plain.items() if text in ids}
+    others = {token_id: token for token_id, token in tokens.items() if token_id not in pieces}
     special = [text for text in pieces.values() if text not in SPECIAL_TOKENS]
     options: dict[str, Any] = {"additional_special_tokens": special}
     if others:
@@ -310,7 +314,7 @@ def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> dict[str, 
 
 
 def _added_token(fields: Any, path: Path) -> tuple[int, AddedToken]:
-    """Return id and flags of an added token, as it stands in a tokenizer.json."""
+    """Return the id and flags of an added token in a tokenizer.json."""
     try:
         text = fields["content"]
         number = fields["id"]
@@ -338,7 +342,7 @@ def _is_plain(token: AddedToken) -> bool:
 
 
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
-    """Return pieces by their ids, "" where there is none: of a vocab.txt that has another piece twice."""
+    """Return pieces by id, "" at unused ids, which come from a vocab.txt that has a piece twice."""
     if not all(fits(number, int) for number in ids.values()):
         raise InputError("an id in the vocabulary is not a number; restore the file.", where=str(path))
     if len(set(ids.values())) < len(ids):
@@ -372,27 +376,27 @@ def write(
 ) -> None:
     """Write the three files, so that there is never a vocabulary without its options.
 
-    `tokenizer_config.json` comes last: where it stands, the folder is complete. Should the work be cut off
-    before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears. After an
-    error, files that were not there before are removed.
+    `tokenizer_config.json` is written last: if it exists, the folder is complete. If writing is interrupted
+    before that, `tokenizer.json` with its options is there before `vocab.txt` is. After an error, files that
+    did not exist before are removed.
 
     Parameters
     ----------
     folder : Path
-        Where they go; it is made if need be.
+        The folder for the files, created if need be.
     pieces : list of str
-        Those that words are cut into, by id.
+        The pieces that words are split into, by id.
     vocab : list of str
         The same with added tokens, by id.
     options : dict
-        Every other argument of `Tokenizer`, but for `core`.
+        Every other argument of `Tokenizer`, except `core`.
     model_max_length : int
         The number of positions P of the model that goes with this vocabulary.
 
     Raises
     ------
     InputError
-        When a piece holds a line end or can't be UTF-8, or `folder` is a file.
+        When a piece contains a line end or can't be encoded as UTF-8, or `folder` is a file.
     RunError
         When the operating system refuses.
     """
@@ -440,7 +444,8 @@ def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]
     """Make the contents of tokenizer.json, which can't express `never_split`."""
     ids = {piece: number for number, piece in enumerate(vocab)}
     matching = {piece: number for number, piece in enumerate(pieces) if piece}
-    if len(matching) < len(pieces):  # added tokens get the number of pieces as their first id there
+    if len(matching) < len(pieces):
+        # `tokenizers` numbers added tokens from the count of pieces on, so every id needs its piece.
         matching = {piece: number for piece, number in ids.items() if piece}
     added = {}
     for text in (*SPECIAL_TOKENS, *options["additional_special_tokens"]):
@@ -470,7 +475,7 @@ def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]
 
 
 def _flags(token: AddedToken) -> dict[str, Any]:
-    """Return an added token as it stands in a tokenizer.json."""
+    """Return an added token in the format of tokenizer.json."""
     names = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
     return {name: getattr(token, name) for name in names}
 
@@ -491,5 +496,5 @@ def _template(ids: dict[str, int]) -> dict[str, Any]:
 
 
 def _special(token: str, type_id: int) -> dict[str, Any]:
-    """Return the place of a special token in a template."""
+    """Return the entry of a special token in a template."""
     return {"SpecialToken": {"id": token, "type_id": type_id}}

@@ -1,8 +1,8 @@
-"""Words to pieces by greedy longest match: WordPiece as it is in Google's `tokenization.py`, to be read.
+"""Words to pieces by greedy longest match: WordPiece as in Google's `tokenization.py`, in readable form.
 
-The longest piece that begins the word, then the longest "##" piece that continues it, and so on; a word that
-can't be finished, or is longer than the limit, is one [UNK]. (Devlin et al. 2018, released code.) The core in
-C finds the same pieces in one pass over the bytes, and is tested against this file.
+A word is split into the longest piece that begins it, then the longest "##" piece that continues it, and so
+on; a word that can't be finished, or is longer than the limit, is one [UNK] (Devlin et al. 2018, released
+code). The core in C finds the same pieces in one pass over the bytes, and is tested against this file.
 """
 
 import re
@@ -16,7 +16,7 @@ from minibert.tokenizer.normalize import Word, split_at_whitespace
 
 
 class GreedyCore:
-    """Cut words of `BasicTokenizer` into the longest piece that fits, and so on: the core to read.
+    """Split the words of `BasicTokenizer` into pieces by longest match: the readable core.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ class GreedyCore:
         self.basic_tokenizer = given.basic_tokenizer
         self.unk_id = given.unk_id
         self.max_input_chars_per_word = given.max_input_chars_per_word
-        self.ids = {piece: number for number, piece in enumerate(given.vocab)}
-        special = [given.vocab[number] for number in given.special_ids]
+        self.ids = {piece: piece_id for piece_id, piece in enumerate(given.vocab)}
+        special = [given.vocab[piece_id] for piece_id in given.special_ids]
         self._special = frozenset(special)
         alternatives = "|".join(map(re.escape, special))
         self._special_in_text = re.compile(f"({alternatives})")
@@ -37,7 +37,7 @@ class GreedyCore:
         self._chunk_ids = _ChunkMemo(self._encode_chunk)
 
     def match(self, word: str) -> list[tuple[int, int, int]]:
-        """Cut a word into pieces, the longest first piece, the longest that continues it, and so on.
+        """Split a word into the longest piece that begins it, the longest that continues it, and so on.
 
         Parameters
         ----------
@@ -47,12 +47,12 @@ class GreedyCore:
         Returns
         -------
         list of tuples of three int
-            Id, begin and end of each piece, in characters of the word; one [UNK] for the whole word if any
-            part of it has no piece, or it is longer than the limit.
+            Id, begin and end of each piece, in characters of the word; one [UNK] for the whole word if some
+            part of it has no piece, or if it is longer than the limit.
         """
-        whole = [(self.unk_id, 0, len(word))]
+        unknown = [(self.unk_id, 0, len(word))]
         if len(word) > self.max_input_chars_per_word:
-            return whole
+            return unknown
         pieces: list[tuple[int, int, int]] = []
         begin = 0
         while begin < len(word):
@@ -62,7 +62,7 @@ class GreedyCore:
                 if piece_id is not None:
                     break
             else:
-                return whole
+                return unknown
             pieces.append((piece_id, begin, end))
             begin = end
         return pieces
@@ -75,7 +75,7 @@ class GreedyCore:
         text : str
             The text.
         special : bool
-            Keep special tokens whole that are written out in it.
+            Whether special tokens that are written out in it are kept whole.
 
         Returns
         -------
@@ -90,7 +90,7 @@ class GreedyCore:
                 else:
                     ids += self.encode(part, False)
             return ids
-        # A chunk between spaces tokenizes alone, and chunks repeat: nearly all are answered from memory.
+        # A chunk between spaces does not depend on its neighbours, and chunks repeat: most are in the cache.
         for chunk in split_at_whitespace(text):
             ids += self._chunk_ids[chunk]
         return ids
@@ -106,47 +106,50 @@ class GreedyCore:
         Yields
         ------
         tuple of four int
-            Id, begin and end in the text (code points), and number of the word, of each piece. A special
-            token is a word.
+            Id, begin and end in the text (code points), and index of the word, for each piece. A special
+            token counts as a word.
         """
-        begin = number = 0  # of the part, of the word
-        for part in self._special_in_text.split(text) if special else [text]:
+        begin = 0  # where the part begins in the text
+        word_index = 0
+        parts = self._special_in_text.split(text) if special else [text]
+        for part in parts:
             if special and part in self._special:
-                yield self.ids[part], begin, begin + len(part), number
-                number += 1
+                yield self.ids[part], begin, begin + len(part), word_index
+                word_index += 1
             else:
                 for word in self.basic_tokenizer.align(part):
                     for piece_id, first, last in self._pieces_of(word):
                         source_begin = min(word.begins[first:last])
                         source_end = max(word.ends[first:last])
-                        yield piece_id, begin + source_begin, begin + source_end, number
-                    number += 1
+                        yield piece_id, begin + source_begin, begin + source_end, word_index
+                    word_index += 1
             begin += len(part)
 
     def _pieces_of(self, word: Word) -> list[tuple[int, int, int]]:
-        """Match a word; one of never_split is not cut."""
+        """Match a word; those of never_split are not split."""
         if word.kept:
             return [(self.ids.get(word.text, self.unk_id), 0, len(word.text))]
         return self.match(word.text)
 
     def encode_texts(self, texts: list[str | bytes], wanted: Wanted, threads: int | None = None) -> Encoded:
-        """Encode many texts end to end, by one thread.
+        """Encode many texts end to end, in one thread.
 
         Parameters
         ----------
         texts : list of str or bytes
-            Bytes are UTF-8; each stretch of them that is not is read as U+FFFD, and counted.
+            Bytes are UTF-8; each invalid stretch is read as U+FFFD, and counted.
         wanted : Wanted
-            What to find, and which ids to put around.
+            What to find, and which ids to put around each text.
         threads : int or None
-            Not used: Python runs one at a time.
+            Not used: Python runs one thread at a time.
 
         Returns
         -------
         Encoded
             In the order of the texts.
         """
-        rows: list[Any] = []  # one a piece: its id, or with offsets id, begin, end and number of the word
+        # A row for each piece: its id or, with offsets, (id, begin, end, index of the word).
+        rows: list[Any] = []
         first: list[Any] = []
         last: list[Any] = []
         if wanted.first_id >= 0:
@@ -155,12 +158,12 @@ class GreedyCore:
             last.append((wanted.last_id, 0, 0, -1) if wanted.offsets else wanted.last_id)
         bounds = [0]
         n_invalid = 0
-        for number, text in enumerate(texts):
+        for i, text in enumerate(texts):
             if isinstance(text, bytes):
                 raw = text
                 text = raw.decode("utf-8", "replace")
                 n_invalid += text.count("\ufffd") - raw.count("\ufffd".encode())
-            if number % wanted.period == 0:
+            if i % wanted.period == 0:
                 rows += first
             if wanted.offsets:
                 rows += self.align(text, wanted.special)
@@ -186,10 +189,10 @@ class GreedyCore:
 
 
 class _ChunkMemo(dict[str, list[int]]):
-    """Cache the ids of chunks of text, up to about 12 MB; then the cache starts again."""
+    """A cache of the ids of chunks of text; when it has about 12 MB, it starts again from empty."""
 
-    LIMIT = 1 << 16
-    LONGEST = 32
+    LIMIT = 1 << 16  # chunks
+    LONGEST = 32  # characters; longer chunks seldom repeat
 
     def __init__(self, compute: Callable[[str], list[int]]) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Learning a WordPiece vocabulary: begin with characters, then merge neighbours until the vocabulary is full.
 
-`core/wordpiece.py` has the idea in plain Python. Here words become symbols and merges a vocabulary; the
-merges are made by `Merger` in merging.py, or by its twin in C behind native.py.
+`core/wordpiece.py` shows the idea in plain Python. Here words become symbols, and merges become a vocabulary.
+`Merger` in merging.py makes the merges, or its twin in C behind native.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,14 +21,14 @@ from minibert.tokenizer.native import OBJECTIVES
 from minibert.tokenizer.normalize import MAX_CHARS
 
 MOST_UNUSED = 1_000_000
-WORTH_TELLING = 0.01  # of the words, that are left out for their characters
+WORTH_TELLING = 0.01  # share of the words left out for their characters from which on a warning says so
 
-PROGRESS_PIECES = 64  # from one call of `progress` to the next
-_TOGETHER = 1 << 16  # words, or characters, that are looked at together
-_N_FORMS = 2 * 0x110000  # of all characters: at the beginning of a word, and further on
-_ALONE = unicode.PUNCTUATION | unicode.IDEOGRAPH
+PROGRESS_PIECES = 64  # pieces from one call of `progress` to the next
+_TOGETHER = 1 << 16  # words, or characters, that are processed together
+_N_FORMS = 2 * 0x110000  # each character has two forms: at the beginning of a word, and inside a word
+_ALONE = unicode.PUNCTUATION | unicode.IDEOGRAPH  # characters that are always a word by themselves
 _MAX_COUNT = 2**63 - 1
-_MAX_TOTAL = 2.0**60  # of characters in the text: a sum of two such numbers fits into 64 bits
+_MAX_TOTAL = 2.0**60  # characters in the text; the sum of two such numbers fits in 64 bits
 
 
 def learn_vocab(
@@ -45,9 +45,9 @@ def learn_vocab(
 ) -> list[str]:
     """Learn a vocabulary of word pieces from words and their counts.
 
-    Every word starts as its characters, all but the first marked with "##". Then the best pair of
-    neighbouring pieces is joined everywhere, again and again. A letter that the text has in one of the two
-    forms only enters in the other as well, so that any word of known letters can be written.
+    Every word starts as its characters, all except the first marked with "##". Then the best pair of
+    neighbouring pieces is joined everywhere, again and again. A letter that occurs in the text in only one of
+    its two forms enters the vocabulary in both, so that any word of known letters can be written.
 
     With `objective="frequency"` (byte-pair encoding: Sennrich et al. 2016) the best pair is the one that
     occurs most often. With `objective="likelihood"` (WordPiece: Schuster and Nakajima 2012, Wu et al. 2016)
@@ -61,53 +61,54 @@ def learn_vocab(
 
         dL = f(n) - [f(c(a)) - f(c(a) - n)] - [f(c(b)) - f(c(b) - n)] + [f(N) - f(N - n)]
 
-    If b = a, both are taken from one count: f(c(a)) - f(c(a) - 2n) stands in place of the first two brackets.
-    The last bracket makes every gain move with every merge. Before its merge ab does not occur: a string that
-    stands as one piece was put together from the same parts everywhere, by the same merges. Neighbours are
-    counted without overlap, from the left: `aaa` holds `aa` once.
+    If b = a, both are taken from one count: f(c(a)) - f(c(a) - 2n) replaces the first two brackets. Because
+    of the last bracket, every merge changes every gain. Before its merge ab does not occur: a string that is
+    one piece was put together from the same parts everywhere, by the same merges. Neighbours are counted
+    without overlap, from the left: `aaa` contains `aa` once.
 
-    Among equal gains (rounded to 2**-16 nats) the pair whose left part comes first among alphabet and merges
-    is taken, then the one whose right part does. Logarithms are made of + - * / alone. So the vocabulary
-    depends on the counts alone, never on the order of the words, the hash seed, the core or the processor.
-    Merging goes on until the vocabulary is full, even at a loss.
+    Among equal gains (rounded to 2**-16 nats), the pair wins whose left part comes first among alphabet and
+    merges, then the one whose right part does. Logarithms use only + - * /. So the vocabulary depends only on
+    the counts, never on the order of the words, the hash seed, the core or the processor. Merging goes on
+    until the vocabulary is full, even at a loss.
 
     Parameters
     ----------
     word_counts : mapping of str to int
-        How often each word occurs, what `count_words` and `count_files` give. Words of more than 200
+        How often each word occurs, as `count_words` and `count_files` return it. Words of more than 200
         characters, or with lone surrogates, are left out.
     vocab_size : int
-        Number of pieces wanted, special tokens included.
+        The number of pieces wanted, including special tokens.
     objective : {"likelihood", "frequency"}
         Which pair is the best.
     alphabet_limit : int, default 1000
-        Keep that many different characters, the most frequent, whatever their forms; words with others are
-        left out, as they will be [UNK] anyway. A warning says when that is one word in a hundred or more.
+        How many different characters to keep: the most frequent, in either form. Words with other characters
+        are left out, as they will be [UNK] anyway; a warning says so if that is one word in a hundred or
+        more.
     min_frequency : int, default 2
         A pair that occurs less often is never merged.
     unused : int, default 0
-        Number of reserved pieces "[unused0]", "[unused1]", ... after the special tokens.
+        The number of reserved pieces "[unused0]", "[unused1]", ... after the special tokens.
     user_tokens : iterable of str
-        Custom pieces, after the unused ones; by default none. They change no merge; what is merged to such a
-        string does not stand in the vocabulary a second time.
+        Custom pieces, after the unused ones; by default none. They do not change the merges; if a merge makes
+        such a string, it does not enter the vocabulary a second time.
     progress : callable or None
         Called every 64 pieces with the number of pieces so far and `vocab_size`.
     core : {"auto", "c", "python"}
-        "auto" is C where its extension is built. Both give the same vocabulary.
+        Which core makes the merges; "auto" is C where its extension is built. Both give the same vocabulary.
 
     Returns
     -------
     list of str
-        [PAD] [UNK] [CLS] [SEP] [MASK], the unused pieces, the user's, the alphabet sorted, the merges in
-        order. `vocab_size` pieces, or fewer when the text has no more pairs that occur `min_frequency` times.
-        Where not all of the alphabet fits in, forms that the text does not have are left out, those of the
-        rarest letters first.
+        [PAD] [UNK] [CLS] [SEP] [MASK], the unused pieces, the user's, the sorted alphabet, and the merges in
+        order: `vocab_size` pieces, or fewer if the text has no more pairs that occur `min_frequency` times.
+        If the alphabet does not fit in, forms that do not occur in the text are left out, those of the rarest
+        letters first.
 
     Raises
     ------
     InputError
-        When there is no word, one is not a string, an argument is out of range, the alphabet alone does not
-        fit in, or the counts add up to more than 2**60 characters.
+        When there is no word, a word is not a string, an argument is out of range, not even the alphabet fits
+        in, or the counts add up to more than 2**60 characters.
 
     References
     ----------
@@ -149,7 +150,7 @@ def learn_vocab(
     vocab += sorted(seen + unseen[:room])
     taken.update(vocab)
     merger = make_merger(text, min_frequency, objective)
-    del text  # for its memory
+    del text  # frees its memory
     while len(vocab) < vocab_size:
         until_progress = PROGRESS_PIECES - len(vocab) % PROGRESS_PIECES
         wanted = min(until_progress, vocab_size - len(vocab))
@@ -169,12 +170,12 @@ def learn_vocab(
 
 
 def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
-    """Return the first pieces of any vocabulary: special tokens, unused pieces, the user's tokens.
+    """Return the first pieces of every vocabulary: special tokens, unused pieces, the user's tokens.
 
     Parameters
     ----------
     unused : int
-        Number of reserved pieces "[unused0]", "[unused1]", ...
+        The number of reserved pieces "[unused0]", "[unused1]", ...
     user_tokens : iterable of str, or str
         Custom pieces; a string is one piece.
 
@@ -186,7 +187,7 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
     Raises
     ------
     InputError
-        When `unused` is out of range; when a custom piece is empty, has white space, or is there already.
+        When `unused` is out of range, or a custom piece is empty, contains white space, or comes twice.
     """
     whole_number("unused", unused, 0)
     if unused > MOST_UNUSED:
@@ -206,10 +207,11 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
 
 
 def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[str], native.Symbols]:
-    """Turn words that the tokenizer will be able to match into symbols: places in the alphabet.
+    """Turn words that the tokenizer will be able to match into symbols, which are indices in the alphabet.
 
-    With them come the alphabet, sorted, and those forms of its letters that the words do not have, the most
-    frequent first. Of what always is a word of its own, punctuation and ideographs, there is no "##".
+    Return the sorted alphabet; the forms of its letters that do not occur in the words, the most frequent
+    letters first; and the words. Punctuation and ideographs, which are always words by themselves, have no
+    "##" form.
     """
     kept = _alphabet(words, alphabet_limit)
     blocks, n_words = _usable_words(words, kept)
@@ -232,14 +234,14 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
         occurs[block.forms] = True
     unseen = [_piece(form) for form in _unseen_forms(kept, occurs)]
     alphabet = sorted(np.flatnonzero(occurs).tolist(), key=_piece)
-    number = np.zeros(_N_FORMS, np.int32)  # form -> symbol, its place in the alphabet
-    number[alphabet] = np.arange(len(alphabet))
+    symbol_of_form = np.zeros(_N_FORMS, np.int32)
+    symbol_of_form[alphabet] = np.arange(len(alphabet))
     lengths = [block.lengths for block in blocks]
     counts = np.concatenate([block.counts for block in blocks])
     parts = [block.forms for block in blocks]
-    del block, blocks  # for their memory
-    for at, part in enumerate(parts):  # one by one: together they would be in memory twice
-        parts[at] = number[part]
+    del block, blocks  # frees their memory
+    for i, part in enumerate(parts):
+        parts[i] = symbol_of_form[part]  # one part at a time, so that not all are in memory twice
     symbols = np.concatenate(parts)
     bounds = np.concatenate([[0], *lengths]).cumsum()
     text = native.Symbols(symbols, bounds, counts, len(alphabet))
@@ -247,20 +249,22 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
 
 
 class _Block(NamedTuple):
-    """Hold some words as forms of letters.
+    """Some words, as forms of letters.
 
-    A character is one piece at the beginning of a word, another one further on: 2 code and 2 code + 1.
+    A character with code point c is one piece at the beginning of a word, form 2c, and another one inside a
+    word, form 2c + 1.
     """
 
-    forms: Array  # (n,) int32, those of all words end to end
-    lengths: Array  # (W,) int64, how many each word has
+    forms: Array  # (n,) int32, the forms of all words end to end
+    lengths: Array  # (W,) int64, how many forms each word has
     counts: Array  # (W,) int64, how often each word occurs
 
 
 def _usable_words(words: WordCounts, kept: Array) -> tuple[list[_Block], int]:
-    """Return the words all of whose characters are kept, and the number of all words.
+    """Return the words whose characters are all kept, and the number of all words.
 
-    Words that do not occur, are empty or are longer than any tokenizer reads count as neither.
+    Words with a count of 0, empty words, and words longer than any tokenizer reads are neither returned nor
+    counted.
     """
     is_kept = np.zeros(0x110000, bool)
     is_kept[kept] = True
@@ -286,22 +290,23 @@ def _usable_words(words: WordCounts, kept: Array) -> tuple[list[_Block], int]:
 def _unseen_forms(kept: Array, occurs: Array) -> Iterator[int]:
     """Yield forms that do not occur, of characters whose other form does, in the order of `kept`."""
     for code in kept.tolist():
-        for form, other in ((2 * code, 2 * code + 1), (2 * code + 1, 2 * code)):
-            goes_on = form % 2 == 1
-            if goes_on and unicode.flags(code) & _ALONE:
-                continue
-            if occurs[other] and not occurs[form]:
-                yield form
+        at_beginning = 2 * code
+        inside = 2 * code + 1
+        if occurs[inside] and not occurs[at_beginning]:
+            yield at_beginning
+        is_alone = bool(unicode.flags(code) & _ALONE)
+        if occurs[at_beginning] and not occurs[inside] and not is_alone:
+            yield inside
 
 
 def _piece(form: int) -> str:
-    """Return the piece of a form."""
+    """Return the piece that a form stands for."""
     character = chr(form // 2)
     return f"##{character}" if form % 2 else character
 
 
 def _alphabet(words: WordCounts, limit: int) -> Array:  # -> (K,) code points
-    """Find the most frequent characters, without lone surrogates, the most frequent first."""
+    """Find the most frequent characters, in descending order, without lone surrogates."""
     frequency = np.zeros(0x110000, np.int64)
     total = 0.0
     for counts, codes, lengths in _blocks(words):
@@ -316,7 +321,7 @@ def _alphabet(words: WordCounts, limit: int) -> Array:  # -> (K,) code points
 
 
 def _blocks(words: WordCounts) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield counts, characters and lengths of some words at a time: (W,), (n,) and (W,)."""
+    """Yield the counts (W,), characters (n,) and lengths (W,) of some words at a time."""
     for first in range(0, len(words), _TOGETHER):
         last = min(first + _TOGETHER, len(words))
         yield words.counts[first:last], *words.characters(first, last)

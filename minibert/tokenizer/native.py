@@ -1,6 +1,6 @@
 """The C core of the tokenizer (csrc/wordpiece) as Python objects: bytes go in, NumPy arrays come out.
 
-This is the only file that knows cffi. The Python twin of each object is named in its docstring.
+Only this file uses cffi. The docstring of each object names its Python twin.
 """
 
 import functools
@@ -19,53 +19,54 @@ from minibert.core.arrays import Array
 from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
 
 OBJECTIVES = ("likelihood", "frequency")  # in C, 0 and 1
-_OFFSETS, _SPECIAL, _RAW = 1, 2, 4
-_NO_MEMORY, _TOO_LONG = -1, -2
+_OFFSETS, _SPECIAL, _RAW = 1, 2, 4  # flags of the C functions
+_NO_MEMORY, _TOO_LONG = -1, -2  # their errors
 _MOST_INT = 2**31 - 1
 
-# Slices of a batch, in characters: a smaller one is not worth a thread, a larger one leaves the cache.
+# Slices of a batch, in characters: a smaller one is not worth a thread, a larger one exceeds the cache.
 _SMALL_SLICE, _LARGE_SLICE = 1 << 16, 1 << 21
-_SLICES = 4  # at least, for each thread: they end at different times
+_SLICES = 4  # the fewest for each thread, so that all threads finish at about the same time
 
-# Of n pieces: (n, 2) int32, code points of the text; (n,) int32, number of the word in its text.
+# For n pieces: their spans in code points of the text, (n, 2) int32; the indices of their words in the text,
+# (n,) int32.
 Alignment = tuple[Array, Array]
 
 
 class Pieces(NamedTuple):
-    """Hold the vocabulary that a core matches words against."""
+    """What a core is made from: the vocabulary to match words against, and the rules."""
 
     vocab: list[str]
     basic_tokenizer: BasicTokenizer
     unk_id: int
-    special_ids: list[int]  # where one begins another, the longer one first
+    special_ids: list[int]  # a token that begins with another one comes before it
     max_input_chars_per_word: int
 
 
 class Wanted(NamedTuple):
-    """Hold how many texts become ids end to end: with which ids around them, and offsets."""
+    """How to encode texts: whether with offsets, and which ids to put around them."""
 
-    offsets: bool = False  # find places in the text and numbers of words
-    special: bool = False  # keep special tokens that are written out whole
-    first_id: int = -1  # before every `period`-th text, unless negative
-    last_id: int = -1  # after each text, unless negative
+    offsets: bool = False  # whether to find the spans of pieces and the indices of words
+    special: bool = False  # whether special tokens that are written out are kept whole
+    first_id: int = -1  # the id before every `period`-th text; negative for none
+    last_id: int = -1  # the id after each text; negative for none
     period: int = 1
 
 
 class Symbols(NamedTuple):
-    """Hold words as numbers, of which merges are learned."""
+    """Words as sequences of numbers, from which merges are learned."""
 
-    symbols: Array  # (n,) int32, those of all words end to end, each below `n_symbols`
+    symbols: Array  # (n,) int32, the symbols of all words end to end, each below `n_symbols`
     bounds: Array  # (W + 1,) int64: word i is symbols[bounds[i]:bounds[i + 1]]
     counts: Array  # (W,) int64, how often each word occurs
     n_symbols: int  # size of the alphabet
 
 
 class Encoded(NamedTuple):
-    """Hold many texts as ids, end to end; what both cores give."""
+    """Many texts as ids, end to end; the result of both cores."""
 
     ids: Array  # (n,) int32
-    bounds: Array  # (N+1,) int64: ids of text i are bounds[i]:bounds[i+1]
-    alignment: Alignment | None  # at wrapping ids 0 0 and -1
+    bounds: Array  # (N+1,) int64: text i is ids[bounds[i]:bounds[i + 1]]
+    alignment: Alignment | None  # the ids put around texts have the span (0, 0) and the word -1
     n_invalid: int  # stretches of bytes that were not UTF-8
 
 
@@ -87,12 +88,12 @@ def available() -> bool:
     with warnings.catch_warnings(action="ignore"):
         is_built = load() is not None
     if not is_built:
-        load.cache_clear()  # so that whoever needs it gets the warning
+        load.cache_clear()  # the next call of `load` then warns
     return is_built
 
 
 def choose(core: str) -> bool:
-    """Return whether an argument means the C core.
+    """Return whether an argument selects the C core.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def choose(core: str) -> bool:
     Raises
     ------
     InputError
-        When the name is another one, or for "c" where the extension is not built.
+        When the name is unknown, or for "c" where the extension is not built.
     """
     if core not in ("auto", "c", "python"):
         raise InputError(f"core={core!r} is unknown; choose auto, c or python.")
@@ -164,7 +165,7 @@ class Core:
         text : str
             The text; lone surrogates are allowed.
         special : bool, default False
-            Keep special tokens whole that are written out in it.
+            Whether special tokens that are written out in it are kept whole.
 
         Returns
         -------
@@ -188,21 +189,21 @@ class Core:
     def encode_texts(
         self, texts: Sequence[str | bytes], wanted: Wanted, threads: int | None = None
     ) -> Encoded:
-        """Encode many texts, as `GreedyCore.encode_texts` does: slices of them on several threads.
+        """Encode many texts, as `GreedyCore.encode_texts` does, in slices on several threads.
 
         Parameters
         ----------
         texts : sequence of str or of bytes
             All of one type; bytes are UTF-8.
         wanted : Wanted
-            What to find, and which ids to put around.
+            What to find, and which ids to put around each text.
         threads : int or None
             How many threads share the work; by default one for each core.
 
         Returns
         -------
         Encoded
-            In the order of the texts, whatever the threads.
+            In the order of the texts, for any number of threads.
         """
         flags = 0
         if wanted.offsets:
@@ -226,7 +227,7 @@ class Core:
     def _encode_slice(
         self, texts: Sequence[str | bytes], flags: int, wrapping: tuple[int, int, int]
     ) -> Encoded:
-        """Encode texts by one thread."""
+        """Encode texts in one thread."""
         ffi, lib = self._module.ffi, self._module.lib
         data, bounds = end_to_end(texts)
         pointer = lib.wp_encode_texts(
@@ -247,7 +248,7 @@ class Core:
         return Encoded(ids, bounds, alignment, result.n_invalid)
 
     def _array_from(self, result: Any, field: str, count: int, dtype: type) -> Array:
-        """Take an array of a result without a copy; from then on the array owns the memory."""
+        """Take an array out of a result without a copy; from then on the array owns the memory."""
         ffi = self._module.ffi
         pointer = ffi.gc(getattr(result, field), self._module.lib.wp_release)
         setattr(result, field, ffi.NULL)
@@ -280,7 +281,8 @@ class Counter:
         data : bytes
             The text in UTF-8.
         raw : bool, default True
-            Bytes of unknown origin; False for those of a str, whose lone surrogates are allowed.
+            Whether the bytes are of unknown origin; False if they encode a str, whose lone surrogates are
+            allowed.
 
         Returns
         -------
@@ -291,14 +293,14 @@ class Counter:
         return _counted(self._module.lib.wp_count(self._counter, data, len(data), flags))
 
     def count_split(self, held_out: "Counter", modulus: int, data: bytes, raw: bool = True) -> int:
-        """Count as `count`, but lines whose CRC-32 is a multiple of `modulus` into another counter.
+        """Count as `count` does, except lines whose CRC-32 is a multiple of `modulus`: count those elsewhere.
 
         Parameters
         ----------
         held_out : Counter
-            The other counter.
+            The counter for those lines.
         modulus : int
-            About one line of so many is held out.
+            About one line in `modulus` is held out.
         data, raw
             As for `count`.
 
@@ -326,7 +328,7 @@ class Counter:
         Parameters
         ----------
         other : Counter
-            One with the same rules; it stays as it is.
+            A counter with the same rules; it is not changed.
         """
         _counted(self._module.lib.wp_counter_add(self._counter, other._counter))
 
@@ -349,12 +351,12 @@ class Counter:
 
 
 class Merger:
-    """Make the merges of `merging.Merger`, whose arguments these are.
+    """Make the merges of a vocabulary, as `merging.Merger` does, with the same arguments.
 
     Parameters
     ----------
     text : Symbols
-        The words, as numbers.
+        The words, as symbols.
     min_frequency : int
         A pair that occurs less often is never merged.
     objective : {"likelihood", "frequency"}
@@ -417,7 +419,7 @@ def end_to_end(texts: Sequence[Any]) -> tuple[bytes, Array]:
     Returns
     -------
     data : bytes
-        The texts, one right after the other.
+        The texts, one directly after the other.
     bounds : (N+1,) int64
         Text i is data[bounds[i]:bounds[i + 1]].
     """
@@ -431,13 +433,13 @@ def end_to_end(texts: Sequence[Any]) -> tuple[bytes, Array]:
 
 
 def _strings(module: Any, texts: Sequence[str]) -> tuple[bytes, Any, int]:
-    """Return strings as the C core takes them: end to end, where each begins and ends, how many there are."""
+    """Return strings as the C core takes them: all of them end to end, their borders, and their number."""
     data, bounds = end_to_end(texts)
     return data, _int64(module, bounds), len(texts)
 
 
 def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator[Sequence[str | bytes]]:
-    """Cut texts into slices of whole periods, enough of them for all threads."""
+    """Split texts into slices of whole periods, enough of them for all threads."""
     n_texts = len(texts)
     lengths = np.fromiter(map(len, texts), np.int64, n_texts)
     ends = np.cumsum(lengths)
@@ -445,7 +447,8 @@ def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator
     n_for_threads = min(threads * _SLICES, total // _SMALL_SLICE)
     n_for_cache = total // _LARGE_SLICE
     n_slices = max(n_for_cache, n_for_threads, 1)
-    targets = np.linspace(0, total, n_slices + 1)[1:-1]  # in characters, where slices would be equal
+    # Where slices of equal length would end, in characters.
+    targets = np.linspace(0, total, n_slices + 1)[1:-1]
     cuts = np.searchsorted(ends, targets)
     cuts -= cuts % period
     borders = np.unique([0, *cuts, n_texts])
@@ -454,9 +457,9 @@ def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator
 
 
 def _join_slices(parts: list[Encoded]) -> Encoded:
-    """Join the results of slices: bounds are shifted; offsets and word numbers count from each text anyway.
+    """Join the results of slices. Only bounds are shifted: offsets and words count from the start of a text.
 
-    All parts have an alignment, or none has.
+    Either all parts have an alignment, or none.
     """
     if len(parts) == 1:
         return parts[0]
@@ -477,7 +480,7 @@ def _join_slices(parts: list[Encoded]) -> Encoded:
 
 
 def _int64(module: Any, array: Array) -> Any:
-    """Return an array as C's pointer to it; the array must outlive the call."""
+    """Return a pointer to an array for C; the array must outlive the call."""
     return module.ffi.from_buffer("int64_t[]", array)
 
 
@@ -489,7 +492,7 @@ def _checked(pointer: Any) -> Any:
 
 
 def _counted(status: int) -> int:
-    """Return the count that a function of C returns; raise the error that a negative one stands for."""
+    """Return the count that a C function returned; raise the error that a negative one stands for."""
     if status < 0:
         raise _failure(status)
     return status

@@ -1,8 +1,8 @@
 """From raw text to words: cleaning, Chinese characters, lower-casing, accents, punctuation.
 
-The rules are those of `BasicTokenizer` in Google's `tokenization.py` (Devlin et al. 2018, released code); the
-differences of Hugging Face's two tokenizers have a name each. `align` goes character by character and
-remembers where each comes from; `tokenize` does a whole text at once, by a table that `align` fills.
+The rules are those of `BasicTokenizer` in Google's `tokenization.py` (Devlin et al. 2018, released code),
+with two modes for the deviations of Hugging Face's two tokenizers. `align` goes character by character and
+tracks where each comes from; `tokenize` maps a whole text at once, by a table that `align` fills.
 """
 
 import re
@@ -15,7 +15,7 @@ from minibert.base.errors import InputError
 from minibert.tokenizer import unicode
 
 COMPAT = ("google", "hf-slow", "hf-fast")
-MAX_CHARS = {"google": 200, "hf-slow": 100, "hf-fast": 100}  # in a word; a longer one is [UNK] in that mode
+MAX_CHARS = {"google": 200, "hf-slow": 100, "hf-fast": 100}  # in a mode, a word of more characters is [UNK]
 
 _DELETED = {
     "google": unicode.CONTROL,
@@ -23,23 +23,23 @@ _DELETED = {
     "hf-fast": unicode.CONTROL | unicode.PRIVATE,
 }
 
-# Python splits at these control characters, the cleaning deletes them: "a\x0bb" is the word "ab".
+# Python splits at some control characters that cleaning deletes: "a\x0bb" is the word "ab".
 _DELETED_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SPACES = str.maketrans("\t\n\r", "   ")
 _DELETED_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 class Word(NamedTuple):
-    """Hold a word, and for each of its characters the span of the original text that it comes from."""
+    """A word, and for each of its characters the span of the original text that it comes from."""
 
     text: str
-    begins: list[int]  # one for each character: where its source begins, in code points
-    ends: list[int]  # ... and where it ends
-    kept: bool = False  # whole, as never_split asks
+    begins: list[int]  # for each character, where its source begins, in code points
+    ends: list[int]  # for each character, where its source ends
+    kept: bool = False  # whether it is a word of never_split, which stays whole
 
 
 class _Placed(NamedTuple):
-    """Hold a character during normalisation, with the span of its source."""
+    """A character during normalisation, with the span of its source."""
 
     character: str
     begin: int
@@ -49,8 +49,8 @@ class _Placed(NamedTuple):
 class BasicTokenizer:
     """Split text into normalised words and punctuation marks.
 
-    A text is cleaned, CJK ideographs are set apart, and what stands between spaces is a word. It is
-    lower-cased, decomposed (NFD), stripped of accents and split at punctuation marks, each of them a word.
+    A text is cleaned, and split at spaces and around CJK ideographs. Each part is lower-cased, decomposed
+    (NFD), stripped of accents and split at punctuation marks, each of which is a word.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ class BasicTokenizer:
         - "hf-fast": those of Hugging Face's tokenizers, in Rust. Private characters are deleted too, the
           256 ideographs U+2B820-2B91F are letters like others, and a capital sigma becomes medial everywhere.
     never_split : iterable of str
-        Words that stay as they are where only spaces, ideographs or the ends of the text stand around them;
-        by default none.
+        Words that stay as they are where they have only spaces, ideographs or the ends of the text around
+        them; by default none.
 
     Raises
     ------
     InputError
         When `compat` is unknown, a switch is neither True nor False, or `never_split` is not a collection of
-        strings that are not empty.
+        non-empty strings.
 
     Examples
     --------
@@ -112,11 +112,11 @@ class BasicTokenizer:
         self._kept = frozenset(kept)
         self.deleted = _DELETED[compat]
         self.final_sigma = compat != "hf-fast"
-        # Of these flags, an ideograph that is a word of its own has the first alone.
+        # An ideograph forms a word by itself if IDEOGRAPH is the only one of these flags that it has.
         self.apart = unicode.IDEOGRAPH * self.tokenize_chinese_chars
         if compat == "hf-fast":
             self.apart |= unicode.LATE_IDEOGRAPH
-        # NFD takes back what NFC did before it; only words to be kept are seen in between.
+        # NFD undoes NFC, so NFC only matters if NFD does not follow, or to find words of never_split first.
         self.composes = compat == "hf-slow" and bool(kept or not self.strip_accents)
         self._alone = _Alone(self.align)
 
@@ -131,7 +131,7 @@ class BasicTokenizer:
         Returns
         -------
         list of str
-            Normalised words, none of them empty: those of `align`, many times faster.
+            Normalised words, none of them empty: the same as those of `align`, many times faster.
         """
         if self._kept or self._needs_neighbours(text):
             return [word.text for word in self.align(text)]
@@ -144,10 +144,10 @@ class BasicTokenizer:
         return self.composes or _looks_at_neighbours().search(text) is not None
 
     def align(self, text: str) -> list[Word]:
-        """Tokenize with the source of every character: readable, and what offsets are checked against.
+        """Tokenize, with the source of every character. This is the readable reference for offsets.
 
-        Characters share their sources where these can't be told apart: marks that changed places in
-        canonical order, and what NFC changed together ("hf-slow").
+        Characters share a source where theirs can't be told apart: marks that canonical order rearranged, and
+        characters that NFC changed together ("hf-slow").
 
         Parameters
         ----------
@@ -176,8 +176,8 @@ class BasicTokenizer:
     def normalize(self, text: str) -> tuple[str, Sequence[int], Sequence[int]]:
         """Return a text as it is before it is split, and the source of each of its characters.
 
-        Cleaned, each space as " ", with spaces around ideographs that are words of their own, lower-cased and
-        without accents as the switches say.
+        The text is cleaned; each space is " ", and ideographs that form words have spaces around them; it is
+        lower-cased and stripped of accents as the switches say.
 
         Parameters
         ----------
@@ -189,9 +189,10 @@ class BasicTokenizer:
         spelt : str
             The normalised text.
         begins, ends : sequences of int
-            For each of its characters where its source begins, in code points, and where it ends.
+            For each of its characters, where its source begins, in code points, and where it ends.
         """
-        if text.isascii() and not _DELETED_ASCII.search(text):  # then each character stays where it is
+        if text.isascii() and not _DELETED_ASCII.search(text):
+            # A shortcut: every character keeps its position.
             spelt = text.translate(_SPACES)
             if self.lower_case:
                 spelt = spelt.lower()
@@ -208,7 +209,7 @@ class BasicTokenizer:
         return _spell(placed), begins, ends
 
     def _spaced(self, text: str) -> Iterator[_Placed]:
-        """Clean text, with a space for each of its spaces and around ideographs."""
+        """Clean text, replacing each space by " " and putting spaces around ideographs."""
         for at, character in enumerate(text):
             flags = unicode.flags(ord(character))
             if flags & self.deleted:
@@ -229,7 +230,7 @@ class BasicTokenizer:
         return lowered
 
     def _chunks(self, text: str) -> list[list[_Placed]]:
-        """Clean text, and cut it at spaces and around ideographs."""
+        """Clean text, and split it at spaces and around ideographs."""
         chunks: list[list[_Placed]] = [[]]
         for at, character in enumerate(text):
             flags = unicode.flags(ord(character))
@@ -247,7 +248,7 @@ class BasicTokenizer:
 class _Alone(dict[int, str]):
     """Map a character to its normal form, if that does not depend on its neighbours, for `str.translate`.
 
-    It is worked out when the character first comes.
+    The form is computed when the character first occurs.
     """
 
     def __init__(self, align: Callable[[str], list[Word]]) -> None:
@@ -262,23 +263,24 @@ class _Alone(dict[int, str]):
 
 @cache
 def _looks_at_neighbours() -> re.Pattern[str]:
-    """Match what depends on neighbours: capital sigma, and marks that change places and stay."""
-    kept = ""
+    """Match characters whose form depends on neighbours: capital sigma, and marks that only change order."""
+    kept_marks = ""
     for code in unicode.data().combining:
         if not unicode.flags(code) & unicode.NONSPACING:
-            kept += chr(code)
-    return re.compile(f"[Σ{kept}]")
+            kept_marks += chr(code)
+    return re.compile(f"[Σ{kept_marks}]")
 
 
 def _switch(name: str, value: bool) -> bool:
     """Return a switch as a bool; raise InputError when it is neither True nor False."""
-    if type(value).__name__ not in ("bool", "bool_"):  # NumPy's too, which is not imported for that
+    # NumPy's bool counts too; comparing names avoids importing NumPy for it.
+    if type(value).__name__ not in ("bool", "bool_"):
         raise InputError(f"{name}={value!r} is neither True nor False; give one of these.")
     return bool(value)
 
 
 def split_at_whitespace(text: str) -> list[str]:
-    """Split raw text into chunks that tokenize independently: the tokens of the text are theirs in a row.
+    """Split raw text into chunks that can be tokenized independently, one after the other.
 
     Parameters
     ----------
@@ -288,8 +290,8 @@ def split_at_whitespace(text: str) -> list[str]:
     Returns
     -------
     list of str
-        What stands between white space, without the control characters that cleaning deletes although Python
-        splits at them.
+        The stretches between white space. Control characters that cleaning deletes, although Python splits at
+        them, are removed first.
     """
     return _DELETED_SPACES.sub("", text).split()
 
@@ -311,7 +313,7 @@ def is_punctuation(character: str) -> bool:
 
 
 def _compose(chunk: list[_Placed]) -> list[_Placed]:
-    """Compose (NFC). Each segment that changes has one source."""
+    """Compose (NFC). All characters of a segment that changes get the same source."""
     text = _spell(chunk)
     composed: list[_Placed] = []
     for begin, end in unicode.segments(text):
@@ -325,7 +327,7 @@ def _compose(chunk: list[_Placed]) -> list[_Placed]:
 
 
 def _strip_accents(chunk: list[_Placed]) -> list[_Placed]:
-    """Decompose (NFD) without nonspacing marks. Marks that stay but change places have one source."""
+    """Decompose (NFD) and drop nonspacing marks. Other marks that get reordered share one source."""
     decomposed: list[_Placed] = []
     for placed in chunk:
         decomposed += _expand(placed, unicode.decompose(placed.character))
@@ -343,12 +345,12 @@ def _strip_accents(chunk: list[_Placed]) -> list[_Placed]:
 
 
 def _is_starter(placed: _Placed) -> bool:
-    """Return whether a character keeps its place in canonical order."""
+    """Return whether a character is a starter, which canonical ordering does not move."""
     return unicode.combining_class(placed.character) == 0
 
 
 def _split_at_punctuation(chunk: list[_Placed]) -> list[list[_Placed]]:
-    """Cut a chunk into words; each punctuation mark is one."""
+    """Split a chunk into words; each punctuation mark is one."""
     words: list[list[_Placed]] = [[]]
     for placed in chunk:
         if is_punctuation(placed.character):
@@ -359,7 +361,7 @@ def _split_at_punctuation(chunk: list[_Placed]) -> list[list[_Placed]]:
 
 
 def _expand(source: _Placed, characters: str) -> list[_Placed]:
-    """Return characters that all have the source of one character."""
+    """Return characters that all have the same source."""
     return [_Placed(character, source.begin, source.end) for character in characters]
 
 

@@ -1,6 +1,7 @@
 """Measure a vocabulary on text: pieces per word, unknown words, nats per byte.
 
-Text is words with counts, so a report costs as much as the different words, however long the text is.
+The text is given as words with counts, so the cost depends on how many different words there are, not on how
+long the text is.
 """
 
 import math
@@ -15,29 +16,29 @@ from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.wordpiece import Tokenizer
 
-SHOWN = 10  # longest and rarest pieces
+SHOWN = 10  # how many of the longest and of the rarest pieces are listed
 TOGETHER = 1 << 16  # words that are segmented at once
 
 
 class Segmented(NamedTuple):
-    """Hold how a tokenizer cuts words."""
+    """Counts of words, and of the pieces that a tokenizer splits them into."""
 
     piece_counts: np.ndarray  # (V,) int64, how often each piece occurs
     n_words: int
-    n_whole: int  # of those, words that are one piece and not [UNK]
+    n_whole: int  # words that are one piece, and not [UNK]
     n_unknown: int  # words that are [UNK]
-    n_bytes: int  # of the words in UTF-8, the spaces between them not counted
+    n_bytes: int  # bytes of the words in UTF-8, without the spaces between them
 
 
 def segmented(tokenizer: Tokenizer, words: WordCounts) -> Segmented:
-    """Cut words greedily, and count.
+    """Split words greedily, and count.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        What cuts them.
+        The tokenizer that splits them.
     words : WordCounts
-        Words of its `basic_tokenizer`.
+        Words that its `basic_tokenizer` made.
 
     Returns
     -------
@@ -73,13 +74,13 @@ def segmented(tokenizer: Tokenizer, words: WordCounts) -> Segmented:
 def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
     """Return the cost of writing held-out text in pieces that are drawn independently.
 
-    With c(u) and h(u) the counts of piece u in the text that was learned from and in the held-out text, both
-    cut greedily, V pieces, and B bytes of held-out words,
+    Let c(u) and h(u) be the counts of piece u in the text that was learned from and in the held-out text,
+    both split greedily; V the number of pieces, and B the number of bytes of the held-out words. The cost is
 
-        p(u) = (c(u) + 1) / (sum over v of c(v)  +  V),      - (1 / B) * sum over u of h(u) log p(u)
+        - (1 / B) * sum over u of h(u) log p(u),      p(u) = (c(u) + 1) / (sum over v of c(v)  +  V)
 
-    One is added to each count because a piece may occur in the held-out text alone. Words are normalised and
-    their spaces left out, which is the same for every vocabulary over the same words. A word that is [UNK]
+    One is added to each count because a piece may occur only in the held-out text. Words are normalised and
+    the spaces between them left out, equally for every vocabulary over the same words. A word that is [UNK]
     costs one piece whatever it says, so compare vocabularies that have the same alphabet.
 
     Parameters
@@ -87,12 +88,12 @@ def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
     learned : Segmented
         The text that was learned from.
     held_out : Segmented
-        The held-out text, with at least one byte, cut by the same tokenizer.
+        The held-out text, with at least one byte, split by the same tokenizer.
 
     Returns
     -------
     float
-        In nats for each byte of the held-out words.
+        The cost in nats per byte of the held-out words.
     """
     counts = learned.piece_counts + 1.0
     log_p = np.log(counts) - math.log(counts.sum())
@@ -106,21 +107,21 @@ def vocabulary_report(
     others: Mapping[str, Tokenizer] | None = None,
     user_tokens: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Measure a vocabulary, ready for JSON.
+    """Measure a vocabulary; the result can be written as JSON.
 
     Parameters
     ----------
     tokenizer : Tokenizer
         The vocabulary to report on.
     words : WordCounts
-        Words of the text it was learned from; they give the probabilities and what is rare.
+        Words of the text it was learned from, which determine the probabilities and the rarest pieces.
     held_out : WordCounts
-        Words of other text; everything else is measured on it, and is None if it is empty.
+        Words of other text, on which everything else is measured; if it is empty, those values are None.
     others : mapping of str to Tokenizer, or None
         Vocabularies to compare with, by name; only their size and cost are reported.
     user_tokens : iterable of str
-        Pieces that were asked for; like special ones they are neither long, rare nor never used. By default
-        none.
+        Pieces that the user asked for, by default none. Like special tokens, they are left out of the lists
+        of the longest, rarest and never used pieces.
 
     Returns
     -------
@@ -129,10 +130,10 @@ def vocabulary_report(
         - "held_out": "coverage" (the share of words that are one piece), "unknown_words" (the share that is
           [UNK]), "pieces_per_word" and "nats_per_byte"; None when there is no held-out word.
         - "others": name -> {"vocab_size", "nats_per_byte"}.
-        - "longest", "rarest": ten each of the pieces of several characters that occur in `words`, {"piece",
-          "count"}. Equal ones come in the order of the vocabulary.
-        - "never_used": {"count", "pieces"}, those that greedy matching never uses in `words`, and ten of
-          them. Most were steps on the way to longer pieces.
+        - "longest", "rarest": lists of {"piece", "count"}, ten each of the pieces of several characters that
+          occur in `words`. Ties keep the order of the vocabulary.
+        - "never_used": {"count", "pieces"}, how many pieces greedy matching never uses in `words`, and ten of
+          them. Most were intermediate steps towards longer pieces.
     """
     learned = segmented(tokenizer, words)
     measured = segmented(tokenizer, held_out) if len(held_out) else None
@@ -147,20 +148,18 @@ def vocabulary_report(
     counts = learned.piece_counts
     used: list[int] = []
     unused: list[str] = []
-    for number, piece in enumerate(tokenizer.vocab):
+    for piece_id, piece in enumerate(tokenizer.vocab):
         if piece in given or not _is_merged(piece):
             continue
-        if counts[number]:
-            used.append(number)
+        if counts[piece_id]:
+            used.append(piece_id)
         else:
             unused.append(piece)
-    longest = sorted(used, key=lambda number: -len(tokenizer.vocab[number].removeprefix("##")))
+    longest = sorted(used, key=lambda piece_id: -len(tokenizer.vocab[piece_id].removeprefix("##")))
     rarest = sorted(used, key=counts.__getitem__)
 
-    def shown(numbers: list[int]) -> list[dict[str, Any]]:
-        return [
-            {"piece": tokenizer.vocab[number], "count": int(counts[number])} for number in numbers[:SHOWN]
-        ]
+    def shown(piece_ids: list[int]) -> list[dict[str, Any]]:
+        return [{"piece": tokenizer.vocab[i], "count": int(counts[i])} for i in piece_ids[:SHOWN]]
 
     return {
         "vocab_size": tokenizer.vocab_size,
@@ -188,23 +187,23 @@ def _held_out_metrics(learned: Segmented, held_out: Segmented) -> dict[str, floa
 
 
 def _is_merged(piece: str) -> bool:
-    """Return whether a piece was merged: neither of the alphabet nor reserved."""
+    """Return whether a piece was merged, and is neither in the alphabet nor reserved."""
     is_reserved = piece.startswith("[unused") and piece.endswith("]")
     return len(piece.removeprefix("##")) > 1 and not is_reserved
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """Write a report for people.
+    """Write a report for people to read.
 
     Parameters
     ----------
     report : mapping
-        What `vocabulary_report` gives.
+        The result of `vocabulary_report`.
 
     Returns
     -------
     str
-        Lines without an end to the last.
+        Several lines, without a line end after the last.
     """
     words = report["words"]
     held_out = report["held_out"]

@@ -1,8 +1,9 @@
 """The properties of characters in one version of Unicode: classes, lower case, (de)composition.
 
-The facts come from `unicode-15.0.0.txt` beside this file, never from the running Python, so that words and
-ids are the same on every Python. `csrc/wordpiece/unicode.c` is the twin in C, made from the same file.
-Lower-casing is section 3.13 of the Unicode Standard, (de)composition its Annex 15.
+The data come from `unicode-15.0.0.txt` next to this file, never from the running Python, so that words and
+ids are the same on every Python. Two twins use the same data: `csrc/wordpiece/unicode.c` in C, and
+`explorer/static/tokenizer.js` in JavaScript. Lower-casing follows section 3.13 of the Unicode Standard,
+(de)composition its Annex 15.
 """
 
 import re
@@ -17,13 +18,13 @@ from pathlib import Path
 UNICODE_VERSION = "15.0.0"
 TABLE = Path(__file__).with_name(f"unicode-{UNICODE_VERSION}.txt")
 
-# What `flags` tells of a character, as in csrc/wordpiece/unicode.h.
+# The bits of `flags`, the same as in csrc/wordpiece/unicode.h.
 CONTROL = 1  # cleaning deletes it: Cc (not tab and line ends), Cf, U+FFFD
 SPACE = 2  # words end at it: tab, line ends, Zs, U+2028 and U+2029
 PUNCTUATION = 4  # P, and all ASCII that is not a letter, digit, space or control: a word of its own
-NONSPACING = 8  # Mn: what is left of an accent
+NONSPACING = 8  # Mn: an accent that decomposition separates from its letter, for example
 IDEOGRAPH = 16  # in the CJK blocks that Google's code lists: a word of its own
-LATE_IDEOGRAPH = 32  # those of them that Hugging Face's tokenizer in Rust leaves alone
+LATE_IDEOGRAPH = 32  # an IDEOGRAPH that Hugging Face's tokenizer in Rust does not make a word of its own
 PRIVATE = 64  # Co
 UNASSIGNED = 128  # Cn
 SURROGATE = 256  # Cs
@@ -31,30 +32,32 @@ CASED = 512
 CASE_IGNORABLE = 1024
 SEGMENT_START = 2048  # its decomposition begins with a starter that composes with nothing before it
 INERT = 4096  # a segment start that NFC leaves as it is
-LOWERS = 8192  # has another lower case
+LOWERS = 8192  # its lower case is a different character
 DECOMPOSES = 16384  # NFD changes it
 
-# Hangul syllables are computed: 19 leading consonants, 21 vowels, 27 trailing consonants or none.
+# Hangul is not in the table. A syllable is computed from its parts: 19 leading consonants, 21 vowels, and 27
+# trailing consonants or none.
 _SYLLABLES, _LEADING, _VOWELS, _TRAILING = 0xAC00, 0x1100, 0x1161, 0x11A7
 _N_LEADING, _N_VOWELS, _N_TRAILING = 19, 21, 28
 _N_SYLLABLES = _N_LEADING * _N_VOWELS * _N_TRAILING
 
 
 class UnicodeData:
-    """Read the table as the functions below use it, and `unicode_tables.py` does.
+    """The table, parsed for the functions below and for `unicode_tables.py`.
 
     Attributes
     ----------
     combining : dict of int to int
-        The canonical combining class of a code point, where that is not 0.
+        Code point -> canonical combining class, where that is not 0.
     lower : dict of int to str
-        Lower case without context of a code point, where it is another.
+        Code point -> its lower case regardless of context, where that differs.
     decompositions : dict of int to str
-        The full canonical decomposition of a code point that has one; Hangul is left out.
+        Code point -> its full canonical decomposition, where it has one; Hangul is left out.
     compositions : dict of str to str
-        The character that two characters are put together to; Hangul is left out.
+        Two characters -> the one that they compose to; Hangul is left out.
     starts, flags : lists of int
-        Code points from `starts[i]` up to `starts[i + 1]` have `flags[i]`, ones of the constants above.
+        Code points from `starts[i]` to just before `starts[i + 1]` have `flags[i]`, a sum of the constants
+        above.
     """
 
     def __init__(self) -> None:
@@ -65,12 +68,14 @@ class UnicodeData:
                 self.combining[code] = int(value)
         self.lower: dict[int, str] = {}
         for first, last, step, value in sections["Lowercase"]:
-            image = _spell(value)  # of the first; the others are as far from theirs
-            for code in range(first, last + 1, step):
-                self.lower[code] = image if code == first else chr(ord(image) + code - first)
+            lower_of_first = _spell(value)
+            self.lower[first] = lower_of_first
+            for code in range(first + step, last + 1, step):
+                # Every upper case in a range is equally far from its lower case.
+                self.lower[code] = chr(ord(lower_of_first) + code - first)
         self.decompositions = {code: _spell(value) for code, _, _, value in sections["Decomposition"]}
         self.compositions = {_spell(value): chr(code) for code, _, _, value in sections["Composition"]}
-        toggles: dict[int, int] = defaultdict(int)  # flags that change where a range begins or has ended
+        toggles: dict[int, int] = defaultdict(int)  # code point -> flags that begin or cease to hold there
         for name, ranges in sections.items():
             if name.startswith("Flag"):
                 flag = int(name.removeprefix("Flag"))
@@ -82,7 +87,7 @@ class UnicodeData:
 
 
 def _read(path: Path) -> dict[str, list[tuple[int, int, int, str]]]:
-    """Read sections: name -> entries of first and last code point, step, value."""
+    """Read the sections of the table: name -> entries (first code point, last code point, step, value)."""
     sections: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
     entry = re.compile(r"([0-9A-F]+)(?:-([0-9A-F]+))?(/2)?(?:=(\S+))?")
     name = ""
@@ -97,7 +102,7 @@ def _read(path: Path) -> dict[str, list[tuple[int, int, int, str]]]:
 
 
 def _spell(codes: str) -> str:
-    """Return the characters of code points in hexadecimal, as in "0041+0301"."""
+    """Convert code points in hexadecimal, such as "0041+0301", to the characters."""
     return "".join(chr(int(code, 16)) for code in codes.split("+"))
 
 
@@ -116,23 +121,23 @@ def flags(code: int) -> int:
     Returns
     -------
     int
-        Those of the constants above that hold, added up.
+        The sum of the constants above that apply.
     """
     tables = data()
     return tables.flags[bisect_right(tables.starts, code) - 1]
 
 
 def lower_at(text: str, at: int, final_sigma: bool = True) -> str:
-    """Lower-case one character of a text, as `str.lower` of a Python with this Unicode does.
+    """Lower-case one character of a text, as `str.lower` does in a Python with this version of Unicode.
 
     Parameters
     ----------
     text : str
         The text.
     at : int
-        The place of the character.
+        The index of the character.
     final_sigma : bool, default True
-        Make `ς` of a capital sigma that ends a word, as the Unicode Standard does; otherwise `σ`.
+        Whether a capital sigma at the end of a word becomes `ς`, as the Unicode Standard says; otherwise `σ`.
 
     Returns
     -------
@@ -147,14 +152,15 @@ def lower_at(text: str, at: int, final_sigma: bool = True) -> str:
 def ends_word(text: str, at: int) -> bool:
     """Return whether a letter has a letter before it and none after it (Final_Sigma).
 
-    Letters are what has case; apostrophes, accents and the like in between do not count.
+    A letter here is any cased character. Characters between them that are case-ignorable, such as apostrophes
+    and accents, are skipped.
 
     Parameters
     ----------
     text : str
         The text.
     at : int
-        The place of the letter.
+        The index of the letter.
 
     Returns
     -------
@@ -172,7 +178,7 @@ def ends_word(text: str, at: int) -> bool:
 
 
 def lower_character(character: str) -> str:
-    """Return the lower case of a character, ignoring its neighbours.
+    """Return the lower case of a character, whatever its neighbours.
 
     Parameters
     ----------
@@ -182,7 +188,7 @@ def lower_character(character: str) -> str:
     Returns
     -------
     str
-        One or more characters; of a capital sigma the medial one.
+        One or more characters; for a capital sigma the medial `σ`.
     """
     return data().lower.get(ord(character), character)
 
@@ -243,7 +249,7 @@ def combining_class(character: str) -> int:
     Returns
     -------
     int
-        0 for a starter; marks of different classes may change places.
+        0 for a starter. Adjacent marks of different classes may be reordered.
     """
     return data().combining.get(ord(character), 0)
 
@@ -259,7 +265,7 @@ def in_order(marks: Iterable[str]) -> str:
     Returns
     -------
     str
-        The marks by their classes; those of one class stay in their order.
+        The marks, sorted by class; marks of the same class keep their order.
     """
     return "".join(sorted(marks, key=combining_class))
 
@@ -281,7 +287,7 @@ def nfc(text: str) -> str:
 
 
 def segments(text: str) -> Iterable[tuple[int, int]]:
-    """Find the stretches of a text that NFC changes each by itself, if at all.
+    """Split a text into stretches that NFC changes independently of each other, if at all.
 
     Parameters
     ----------
@@ -291,14 +297,17 @@ def segments(text: str) -> Iterable[tuple[int, int]]:
     Returns
     -------
     iterable of tuples of two int
-        Where each begins and ends; together they are the whole text.
+        Where each begins and ends; together they cover the text.
     """
-    begins = (at for at, character in enumerate(text) if flags(ord(character)) & SEGMENT_START)
-    return pairwise(sorted({0, *begins, len(text)}))
+    borders = {0, len(text)}
+    for at, character in enumerate(text):
+        if flags(ord(character)) & SEGMENT_START:
+            borders.add(at)
+    return pairwise(sorted(borders))
 
 
 def compose(text: str) -> str:
-    """Compose decomposed text: join each character with the last starter, if nothing stands in between.
+    """Compose decomposed text: join each character with the last starter unless one in between blocks it.
 
     Parameters
     ----------
@@ -311,16 +320,17 @@ def compose(text: str) -> str:
         The same in NFC.
     """
     composed: list[str] = []
-    starter = -1  # the place of the last starter in `composed`
-    last_class = 0
+    starter = -1  # the index in `composed` of the last starter
+    last_class = 0  # the combining class of the last character in `composed`
     for character in text:
         character_class = combining_class(character)
-        is_next = starter == len(composed) - 1 or last_class < character_class
-        whole = ""
-        if starter >= 0 and is_next:
-            whole = compose_pair(composed[starter], character)
-        if whole:
-            composed[starter] = whole
+        adjoins = starter == len(composed) - 1
+        is_blocked = not (adjoins or last_class < character_class)
+        composite = ""
+        if starter >= 0 and not is_blocked:
+            composite = compose_pair(composed[starter], character)
+        if composite:
+            composed[starter] = composite
             continue
         if character_class == 0:
             starter = len(composed)
@@ -335,7 +345,7 @@ def compose_pair(first: str, second: str) -> str:
     Parameters
     ----------
     first, second : str
-        A starter and the character to put to it.
+        A starter and the character to join to it.
 
     Returns
     -------

@@ -1,9 +1,10 @@
 """`Tokenizer`: text to WordPiece ids and back, by one of two cores with the same results.
 
-The one to read is `GreedyCore` in greedy.py; the one for speed is in C, behind native.py. What is
-made of their pieces, sequences for the model, is in encoding.py; files are in formats.py.
+`GreedyCore` in greedy.py is the readable core; the fast one is in C, behind native.py. encoding.py makes
+sequences for the model from their pieces; formats.py reads and writes files.
 """
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import index
@@ -15,6 +16,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
 from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.added import AddedToken, AddedTokensCore, is_found_by_cores
@@ -37,12 +39,12 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
     keep_accents : bool, default False
         Keep accents, and the vowel signs and tone marks that are stripped with them; case is left alone.
     segmented : bool, default False
-        Words are what stands between spaces, in Chinese too: ideographs are letters like others.
+        Split words only at spaces, in Chinese too: ideographs are letters like others.
 
     Returns
     -------
     dict
-        Names and values for `Tokenizer.from_pretrained(path, **rules)`; {} where nothing was asked for.
+        Arguments for `Tokenizer.from_pretrained(path, **rules)`; {} if every switch is off.
     """
     rules: dict[str, Any] = {}
     if cased:
@@ -57,15 +59,15 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
 class Tokenizer(FamiliarNames):
     """Turn text into WordPiece ids and back.
 
-    Special tokens that are written out in a text, such as "[MASK]" or one of the model's own, are one piece
-    each, as in Hugging Face's tokenizers, wherever a text becomes pieces. `split_special_tokens` reads them
-    letter by letter, as Google's code does.
+    Special tokens that are written out in a text, such as "[MASK]" or one of the model's own, are always one
+    piece each, as in Hugging Face's tokenizers. With `split_special_tokens` they are read letter by letter,
+    as in Google's code.
 
     Parameters
     ----------
     vocab : iterable of str
-        The pieces; the place of a piece is its id. Of a piece that comes twice the last place counts, and ""
-        is an id without a piece: both as in Google's code and Hugging Face's.
+        The pieces; the index of a piece is its id. A piece that occurs twice has its last index, and "" is an
+        id without a piece: both as in Google's code and Hugging Face's.
     lower_case : bool, default True
         Lower-case and strip accents (the uncased models).
     strip_accents : bool or None
@@ -73,33 +75,34 @@ class Tokenizer(FamiliarNames):
     tokenize_chinese_chars : bool, default True
         Make a word of every CJK ideograph.
     never_split : iterable of str
-        Words that are neither lower-cased nor split where they stand between two spaces; one that is not a
+        Words that are neither lower-cased nor split where they have spaces around them; one that is not a
         piece becomes [UNK]. By default none.
     max_input_chars_per_word : int or None
-        In characters; a longer word becomes [UNK]. By default 200, in Hugging Face's two modes 100.
+        The most characters of a word; a longer one becomes [UNK]. By default 200, in Hugging Face's two modes
+        100.
     compat : {"google", "hf-slow", "hf-fast"}
         Whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in Python;
-        "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as they do.
+        "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as theirs does.
     additional_special_tokens : iterable of str
-        Pieces that are special beside the five of BERT: whole wherever they stand in a text, in their own
-        case. By default none.
+        Pieces that are special in addition to BERT's five: one piece wherever they occur in a text, in
+        exactly this case. By default none.
     added_tokens : mapping of int to AddedToken, or None
-        Further strings that are one piece wherever they stand in a text, by id, as in Hugging Face's
-        `added_tokens_decoder`. One whose id is a piece of `vocab` has to be that piece; with any other id,
-        the string is not a piece that words are cut into.
+        Further strings, by id, that are one piece wherever they occur in a text, as in Hugging Face's
+        `added_tokens_decoder`. If `vocab` has a piece with that id, the string must be that piece; otherwise
+        words are not split into it.
     split_special_tokens : bool, default False
-        Read special tokens that are written out in a text letter by letter.
+        Whether to read special tokens that are written out in a text letter by letter.
     core : {"auto", "c", "python"}
-        "auto" is C if its extension is there. They differ in speed only.
+        Which core splits words; "auto" is C if its extension is built. They differ only in speed.
 
     Attributes
     ----------
     vocab : list of str
-        Pieces and added tokens by id, V of them; "" where an id has neither.
+        The V pieces and added tokens, by id; "" if an id has neither.
     vocab_size : int
         V.
     ids : dict of str to int
-        The id of each piece; of equal pieces the last.
+        The id of each piece; for equal pieces the last.
     special_ids : tuple of int
         Ids of [PAD] [UNK] [CLS] [SEP] [MASK], also as `pad_id`, `unk_id`, `cls_id`, `sep_id`, `mask_id`.
     mask_token, mask_token_id, cls_token, cls_token_id, … : str and int
@@ -109,9 +112,9 @@ class Tokenizer(FamiliarNames):
     special_tokens : tuple of str
         BERT's five and the additional ones.
     basic_tokenizer : BasicTokenizer
-        The rules that make words of text.
+        The rules by which text is split into words.
     core : {"c", "python"}
-        Which core cuts words.
+        Which core splits words.
 
     Raises
     ------
@@ -188,7 +191,7 @@ class Tokenizer(FamiliarNames):
         """Make the core that splits words; it finds special tokens itself, if it can find all of them."""
         make_core: type[native.Core] | type[GreedyCore] = native.Core if self.core == "c" else GreedyCore
         pieces = _that_match(self._pieces, self.vocab_size)
-        # Where one special token begins another, the longer one is found.
+        # If one special token begins with another, the longer one must match.
         special = sorted(self.special_tokens, key=len, reverse=True)
         core_finds_all = not self.added_tokens and all(map(is_found_by_cores, special))
         special_ids = [self.ids[token] for token in special] if core_finds_all else []
@@ -207,9 +210,9 @@ class Tokenizer(FamiliarNames):
 
     @property
     def unmatched(self) -> list[int]:
-        """Return ids that no word is split into: those of added tokens, of no piece, of a repeated piece."""
+        """Return ids that no word is split into: added tokens, ids without a piece, and repeated pieces."""
         matching = _that_match(self._pieces, self.vocab_size)
-        return [number for number, piece in enumerate(matching) if not piece]
+        return [piece_id for piece_id, piece in enumerate(matching) if not piece]
 
     def __len__(self) -> int:
         return self.vocab_size
@@ -227,14 +230,14 @@ class Tokenizer(FamiliarNames):
         text : str
             One text.
         add_special_tokens : bool, default True
-            Put [CLS] and [SEP] around; without, the ids of the pieces of the text alone.
+            Whether to put [CLS] and [SEP] around the ids of the text.
         special : bool or None
             As for `encode_batch`.
 
         Returns
         -------
         list of int
-            Ids, none of them cut away, however long the text is.
+            All ids of the text, however long it is.
 
         Raises
         ------
@@ -261,10 +264,10 @@ class Tokenizer(FamiliarNames):
         Returns
         -------
         list of str
-            The pieces, "##" before those that go on a word.
+            The pieces, with "##" before those that continue a word.
         """
         ids = self.encode(text, add_special_tokens=False, special=special)
-        return [self.vocab[number] for number in ids]
+        return [self.vocab[piece_id] for piece_id in ids]
 
     def _keeps_special(self, special: bool | None) -> bool:
         """Return whether special tokens written out in a text are kept whole."""
@@ -316,7 +319,8 @@ class Tokenizer(FamiliarNames):
             As from `encode_batch`, and when `text` and `pair` do not go together.
         """
         is_whole = pair is None and max_length is None and truncation == "longest_first"
-        if is_whole and add_special_tokens and type(text) is str:  # as fast as it goes
+        if is_whole and add_special_tokens and type(text) is str:
+            # The fast path for a single text: offsets and arrays are made only when they are asked for.
             special = self._keeps_special(special)
             return TextEncoding(self._core.encode(text, special), self, text, special)
         is_single = isinstance(text, str)
@@ -360,25 +364,27 @@ class Tokenizer(FamiliarNames):
         Parameters
         ----------
         texts : iterable of str or of bytes
-            Strings, or bytes of UTF-8: what is invalid in them is read as U+FFFD and counted.
+            Strings, or bytes in UTF-8, in which invalid stretches are read as U+FFFD and counted.
         pairs : iterable of str or of bytes, or None
             The second text of each, of the same type.
         max_length : int or None
-            Most ids of a sequence, [CLS] and [SEP] included; by default nothing is cut.
+            The most ids of a sequence, including [CLS] and [SEP]; by default nothing is cut.
         truncation : {"longest_first", "only_first", "only_second"}
-            From which text of a pair pieces go, always from its end, when it is too long: "longest_first" the
-            longer one, one by one, the second when both are equally long (as in Google's code).
+            Which text of a pair loses pieces, always at its end, if the pair is too long. With
+            "longest_first" it is the longer one, piece by piece; the second if both are equally long (as in
+            Google's code).
         stride : int or None
-            Cut nothing away; make windows of at most `max_length`, each of which begins with the last
-            `stride` pieces of the one before. With pairs, `truncation` says of which text; the other one is
-            whole in every window.
+            If given, cut nothing, but make windows of at most `max_length` ids, each of which begins with the
+            last `stride` pieces of the one before. With pairs, `truncation` says which text the windows move
+            along; the other one is whole in every window.
         offsets : bool, default False
-            Find also where pieces stand in the text, and the numbers of their words.
+            Whether to find the spans of pieces in the text, and the indices of their words, too.
         special : bool or None
-            False reads special tokens that are written out in a text, such as "[MASK]", letter by letter;
-            True keeps them whole. None: as the tokenizer's `split_special_tokens` says.
+            Whether special tokens that are written out in a text, such as "[MASK]", are kept whole (True) or
+            read letter by letter (False). None, the default, leaves it to the tokenizer's
+            `split_special_tokens`.
         add_special_tokens : bool, default True
-            Put [CLS] and [SEP] around.
+            Whether to put [CLS] and [SEP] around each text or pair.
         threads : int or None
             How many threads share the work; by default one for each core. The Python core uses one.
 
@@ -390,8 +396,8 @@ class Tokenizer(FamiliarNames):
         Raises
         ------
         InputError
-            When a text is neither string nor bytes, `texts` and `pairs` are not of equal number, an argument
-            is not possible, or what must stay whole leaves no room.
+            When a text is neither string nor bytes, `texts` and `pairs` differ in length, an argument is out
+            of range, or a text that must stay whole leaves no room.
         """
         parts, kind = _texts("texts", texts)
         has_pairs = pairs is not None
@@ -421,7 +427,7 @@ class Tokenizer(FamiliarNames):
 
     @answers_foreign_arguments
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
-        """Join pieces into readable text: "##" pieces to what stands before them, a space elsewhere.
+        """Join pieces into readable text: "##" pieces to the piece before them, others with a space.
 
         Parameters
         ----------
@@ -433,7 +439,7 @@ class Tokenizer(FamiliarNames):
         Returns
         -------
         str
-            The text, as far as pieces keep it: not its case and accents, nor its spaces.
+            The text as far as pieces preserve it, without the original case, accents and spaces.
 
         Raises
         ------
@@ -458,32 +464,34 @@ class Tokenizer(FamiliarNames):
         return " ".join(self.vocab[number] for number in numbers).replace(" ##", "")
 
     @classmethod
+    @answers_foreign_arguments
     def from_pretrained(cls, path: str | Path, **overrides: Any) -> "Tokenizer":
         """Read a folder with `vocab.txt` and, if present, `tokenizer_config.json`; or a vocabulary file.
 
-        A Hugging Face `tokenizer.json` will do as well, in a folder or by itself; it gives its word limit and
-        special tokens too. With `compat="hf-fast"` its ids are then those of `tokenizers`, in text of
-        characters that Unicode 8.0, which that library follows, classifies as 15.0.0 does.
+        A Hugging Face `tokenizer.json` works as well, in a folder or by itself; its word limit and special
+        tokens are used too. With `compat="hf-fast"`, ids are those of `tokenizers` for text whose characters
+        are classified alike by Unicode 8.0, which that library follows, and 15.0.0.
 
         Parameters
         ----------
         path : str or Path
             The folder, `RUN@STEP` for that of a run, or the vocabulary file.
         **overrides
-            Arguments of `Tokenizer` that win over the folder's configuration. Without either, the pieces in a
-            folder tell whether text is lower-cased; text for a vocabulary file is.
+            Arguments of `Tokenizer` that take precedence over the folder's configuration. Without either, the
+            pieces decide for a folder whether text is lower-cased; for a vocabulary file it is.
 
         Returns
         -------
         Tokenizer
-            With a warning, where `lower_case=False` meets a vocabulary of lower-cased text.
+            The tokenizer. A warning says if `lower_case=False` meets a vocabulary of lower-cased text.
 
         Raises
         ------
         InputError
-            When a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
+            When a file is missing, is not UTF-8 or JSON, or does not contain a BERT vocabulary.
         """
-        stored = formats.read(Path(path))
+        inspect.signature(cls).bind([], **overrides)  # TypeError for what is not an argument
+        stored = formats.read(path_of(path, "path"))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"
             warn(f"{what}: words with capitals become [UNK]. Leave out lower_case=False, or take another.")
@@ -493,17 +501,18 @@ class Tokenizer(FamiliarNames):
     def save_pretrained(self, folder: str | Path, model_max_length: int = 512) -> None:
         """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`.
 
-        `transformers.AutoTokenizer` loads the folder, `tokenizers.Tokenizer.from_file` the second of them;
-        both then do what `compat="hf-fast"` does here, but for `never_split`, which they have no word for.
+        `transformers.AutoTokenizer` loads the folder, and `tokenizers.Tokenizer.from_file` loads
+        `tokenizer.json`. Both then do what `compat="hf-fast"` does here, except for `never_split`, which they
+        do not have.
 
         Parameters
         ----------
         folder : str or Path
-            Where the files go; it is made if need be.
+            The folder for the files, created if need be.
         model_max_length : int, default 512
-            The number of positions P of the model that goes with this vocabulary.
+            The number of positions P of the model with this vocabulary.
         """
-        formats.write(Path(folder), self._pieces, self.vocab, self._options(), model_max_length)
+        formats.write(path_of(folder), self._pieces, self.vocab, self._options(), model_max_length)
 
     def _options(self) -> dict[str, Any]:
         """Return every argument of `Tokenizer` other than the vocabulary."""
@@ -527,7 +536,7 @@ class Tokenizer(FamiliarNames):
 
 
 def _number(vocab: list[str]) -> dict[str, int]:
-    """Return the ids of the pieces, after checking that the vocabulary can serve a BERT."""
+    """Return the ids of the pieces, after checking that the vocabulary has what BERT needs."""
     if not vocab:
         raise InputError("the vocabulary is empty; give one with one piece per line.")
     ids = {piece: number for number, piece in enumerate(vocab)}  # the last of equal ones
@@ -540,10 +549,10 @@ def _number(vocab: list[str]) -> dict[str, int]:
 def _that_match(pieces: list[str], n: int) -> list[str]:
     """Return the pieces that words are matched against, by id: "", which matches nothing, at all other ids.
 
-    Of a piece that comes twice, the last one stays; ids from the number of pieces up to `n` have none.
+    A piece that comes twice stays only at its last id; ids from `len(pieces)` up to `n` have none.
     """
-    last = {piece: number for number, piece in enumerate(pieces)}
-    matching = [piece if last[piece] == number else "" for number, piece in enumerate(pieces)]
+    last_id = {piece: piece_id for piece_id, piece in enumerate(pieces)}
+    matching = [piece if last_id[piece] == piece_id else "" for piece_id, piece in enumerate(pieces)]
     return matching + [""] * (n - len(pieces))
 
 
@@ -573,17 +582,17 @@ def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
 
 
 def can_be_special(token: str) -> bool:
-    """Return whether a token can be recognised beside words, because it begins with a punctuation mark.
+    """Return whether a token can be recognised next to words, because it begins with a punctuation mark.
 
     Parameters
     ----------
     token : str
-        A string that is to be a special token, such as "[NEW]".
+        A string that is to become a special token, such as "[NEW]".
 
     Returns
     -------
     bool
-        False for "", and for what begins with a letter, a digit or a space.
+        False for "", and for a string that begins with a letter, a digit or a space.
     """
     return token != "" and is_punctuation(token[0])
 
@@ -616,5 +625,9 @@ def _unzip_pairs(pairs: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _no_string(name: str, value: Any) -> InputError:
-    hint = "encode_batch reads bytes" if isinstance(value, bytes) else "encode_batch takes a list of texts"
+    hint = "give a text"
+    if isinstance(value, Iterable):
+        hint = "encode_batch takes a list of texts"
+    if isinstance(value, bytes):
+        hint = "encode_batch reads bytes"
     return InputError(f"{name}={short(value)} is not a string; {hint}.")

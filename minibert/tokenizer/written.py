@@ -1,7 +1,7 @@
-"""Count BERT's special tokens that are written out in data, and warn of them.
+"""Count BERT's special tokens that are written out in data, and warn about them.
 
-A "[SEP]" in a text is the piece [SEP], as in Hugging Face's tokenizers. In text that was scraped, or that is
-about BERT, that is seldom meant: whoever reads data counts such tokens here, and warns once.
+A "[SEP]" in a text becomes the piece [SEP], as in Hugging Face's tokenizers. In scraped text, or text about
+BERT, that is seldom intended: code that reads data counts such tokens here, and warns once.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ class WrittenTokens:
     Parameters
     ----------
     tokenizer : Tokenizer
-        The one that encodes the texts.
+        The tokenizer that encodes the texts.
 
     Attributes
     ----------
@@ -37,20 +37,20 @@ class WrittenTokens:
 
     # only (T,) bool
     def add(self, batch: BatchEncoding, only: Array | bool = True) -> None:
-        """Count those of further texts.
+        """Count special tokens in more texts.
 
         Parameters
         ----------
         batch : BatchEncoding
             The texts, T pieces.
         only : (T,) bool, or True
-            At which places to count; by default at all.
+            The pieces to look at; by default all.
         """
         written = np.isin(batch.ids, self._ids) & ~batch.special_tokens_mask & only
-        self.counts.update(self._names[number] for number in batch.ids[written].tolist())
+        self.counts.update(self._names[piece_id] for piece_id in batch.ids[written].tolist())
 
     def warn(self) -> None:
-        """Warn of their number, if there were any."""
+        """Warn about the special tokens, if any were counted."""
         if not self.counts:
             return
         names = ", ".join(f"{token} ({n:,})" for token, n in self.counts.most_common())
@@ -69,7 +69,7 @@ def is_control(tokenizer: Any, ids: Array) -> Array:
     Parameters
     ----------
     tokenizer : Tokenizer
-        Whose ids they are.
+        The tokenizer that made the ids.
     ids : (n,) int
         Ids of pieces.
 

@@ -1,6 +1,6 @@
-"""The training loop, the same for every task, which gives it batches and a loss.
+"""The training loop, the same for every task: it takes batches and a loss.
 
-What a step does is in `core/step.py`. A run stops at the end of a step only, and a checkpoint holds all that
+`core/step.py` has what a step does. A run stops only at the end of a step, and a checkpoint holds all that
 the next step depends on, so a resumed run is exactly the same run.
 """
 
@@ -24,10 +24,10 @@ from minibert.core.params import FlatParameters
 from minibert.core.step import Objective
 from minibert.engines.runtime import runtime_of
 from minibert.hub.checkpoint import STATE, Checkpoint, checkpoint_path, prune, save_checkpoint
-from minibert.training.runlog import Log, say
+from minibert.training.runlog import Log, logger
 from minibert.training.step import Steps, start
 
-Batches = Iterable[tuple[Batch, Any]]  # with the position in the data after each
+Batches = Iterable[tuple[Batch, Any]]  # batches, each with the position in the data after it
 _END = object()
 
 
@@ -37,11 +37,11 @@ class State:
 
     params: FlatParameters
     optimizer: Optimizer
-    step: int = 0  # steps done
-    position: Any = None  # where the next batch begins in the data; JSON
-    seconds: float = 0.0  # spent training, all sittings together
-    tokens: int = 0  # taken in so far
-    plan: dict[str, Any] = field(default_factory=dict)  # what the run decided once and keeps to; JSON
+    step: int = 0  # number of steps taken
+    position: Any = None  # where the next batch begins in the data; JSON can hold it
+    seconds: float = 0.0  # time spent training, before interruptions as well
+    tokens: int = 0  # number of tokens read so far
+    plan: dict[str, Any] = field(default_factory=dict)  # decisions for the whole run; JSON can hold it
 
     def save(self, folder: str | Path) -> Path:
         """Write a checkpoint into a folder, atomically.
@@ -49,7 +49,7 @@ class State:
         Parameters
         ----------
         folder : str or Path
-            Where the checkpoints of the run lie; the name of the file gives the step.
+            Folder of the run's checkpoints; the name of the file gives the step.
 
         Returns
         -------
@@ -67,7 +67,8 @@ class State:
         Parameters
         ----------
         checkpoint : Checkpoint
-            As `load_checkpoint` read it; its arrays become those of this state, they are not copied.
+            A checkpoint that `load_checkpoint` read. Its arrays are not copied: they become those of this
+            state.
         """
         self.params = checkpoint.params
         self.optimizer.updates = checkpoint.updates
@@ -78,67 +79,67 @@ class State:
 
 @dataclass(frozen=True)
 class Loop:
-    """How far, how fast, and what to do on the way."""
+    """When to stop, how fast to learn, and what to do on the way."""
 
-    total_steps: int  # the step to end with
-    rate: Callable[[int], float]  # learning rate of each step, from 0
-    folder: Path  # where checkpoints go
-    accumulate: int = 1  # micro-batches a step
-    save_seconds: float = 300.0  # a checkpoint after so long
-    save_steps: int = 0  # and every so many steps; 0: never
-    max_checkpoints: int = 2  # older ones are removed; 0: none is
+    total_steps: int  # number of steps after which to end
+    rate: Callable[[int], float]  # learning rate by the index of the step, from 0
+    folder: Path  # folder for checkpoints
+    accumulate: int = 1  # micro-batches in a step
+    save_seconds: float = 300.0  # seconds between two checkpoints
+    save_steps: int = 0  # also write a checkpoint every so many steps; 0: never
+    max_checkpoints: int = 2  # how many checkpoints to keep; 0: all of them
     evaluate_steps: int = 0  # call `evaluate` every so many steps; 0: never
-    evaluate_at_end: bool = False  # and after the last one
-    evaluate: Callable[[State], dict[str, float]] | None = None  # returns metrics, of held-out text perhaps
-    converged: Callable[[State], bool] | None = None  # asked after an evaluation: whether to stop there
+    evaluate_at_end: bool = False  # call `evaluate` after the last step as well
+    evaluate: Callable[[State], dict[str, float]] | None = None  # returns metrics
+    converged: Callable[[State], bool] | None = None  # called after an evaluation; returns whether to stop
     after_checkpoint: Callable[[State], None] | None = None
-    operations: Callable[[Batch], float] | None = None  # the useful ones of a batch, in floating point
+    operations: Callable[[Batch], float] | None = None  # useful floating-point operations of a batch
     reusable: bool = True  # whether a new run can start from the weights of a checkpoint
 
-    # Before some steps, numbered from 0, `change` is called with the position after their batch.
+    # `change` is called before these steps, counted from 0, with the position after their batch.
     change_before: frozenset[int] = frozenset()
     change: Callable[[State, Any], None] | None = None
 
-    replan_at: int | None = None  # call `replan` when so many steps are done; None: never
-    # Returns the batches and the loop to continue with.
+    # `replan` is called after so many steps, and returns the batches and the loop to continue with.
+    replan_at: int | None = None
     replan: Callable[[State], tuple[Batches, "Loop"]] | None = None
 
 
 def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: Loop, log: Log) -> None:
     """Train from `state.step` to `loop.total_steps`, in place.
 
-    The state is brought up to date for evaluations and checkpoints, and at the end.
+    The state is up to date at evaluations, at checkpoints, and at the end.
 
     Parameters
     ----------
     ops : Ops
-        The engine; its runtime says what takes the steps, and which process writes.
+        The engine. Its runtime decides what takes the steps, and which process writes.
     state : State
-        Where the training stands: new, or restored from a checkpoint.
+        The state to train, new or restored from a checkpoint.
     batches : iterable of (Batch, position)
-        The batch of each step from `state.step` on, with the position in the data after it. A thread takes
-        them a little ahead of their use.
+        The batch of each step from `state.step` on, and the position in the data after it. A thread reads
+        them slightly ahead of their use.
     objective : Objective
-        What is minimised.
+        What to minimise.
     loop : Loop
-        How far, how fast, and what to do on the way.
+        When to stop, how fast to learn, and what to do on the way.
     log : Log
-        Hears of every step, and of evaluations.
+        Records every step and every evaluation.
 
     Raises
     ------
     DivergedError
-        When the loss or the gradient is not a finite number. The parameters are not touched by it, and the
-        last checkpoint, if there is one, is intact.
+        When the loss or the gradient is not finite. The parameters are left as they were before that step,
+        and the last checkpoint, if there is one, is intact.
     RunError
         When a checkpoint or the metrics cannot be written, or a step needs more memory than there is.
     Stopped
-        A KeyboardInterrupt, after Ctrl-C, or SIGTERM or SIGHUP where they are handled, once the step is
-        finished and a checkpoint is written.
+        After Ctrl-C (it is a KeyboardInterrupt), or SIGTERM or SIGHUP where they are handled, when the step
+        is finished and a checkpoint is written.
     """
     runtime = runtime_of(ops)
     if runtime.is_main_process:
-        prune(loop.folder, loop.max_checkpoints, state.step)  # of a run that ended before it could
+        prune(loop.folder, loop.max_checkpoints, state.step)  # if the run was interrupted before it could
     steps = start(ops, state.params, state.optimizer, objective)
     unread = _UnreadSteps(state, log)
     saved_at = unread.last_read
@@ -146,7 +147,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     with fetched_at_the_end(steps, state), ExitStack() as threads, Interrupt() as interrupt:
         prepared = threads.enter_context(_prepared_ahead(steps, batches, loop))
         while state.step < loop.total_steps:
-            # The plan, where it is made anew: other batches, another loop.
+            # A new plan, if it is time for one: other batches, another loop.
             if loop.replan and state.step == loop.replan_at:
                 unread.read(loop)
                 prepared.close()
@@ -159,7 +160,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             compiling = steps.needs_compiling(micro_batches)
             if compiling:
                 unread.read(loop)
-                log.tell(compiling_text(batch))
+                log.info(compiling_text(batch))
 
             # The step.
             rate = loop.rate(state.step)
@@ -173,16 +174,16 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             state.step += 1
             state.position = position
 
-            # Its metrics; a device is given the next step before they are read.
+            # The metrics; a device gets the next step before they are read.
             unread.add(_UnreadStep(state.step, batch, rate, compiling, metrics))
             unread.read(loop, all_but=steps.max_unread)
 
-            # An early end, if the callback asked for it: this step becomes the last one.
+            # An early end, if the callback asked for it: this step becomes the last.
             if runtime.any_rank(log.stop_requested):
                 unread.read(loop)
                 loop = _ended_early(state, loop, log)
 
-            # Evaluation, after which there may be no point in going on.
+            # Evaluation, after which training may stop early.
             if loop.evaluate and _is_evaluated(state.step, loop):
                 unread.read(loop)
                 state.params = steps.fetch()
@@ -190,8 +191,8 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                 if loop.converged and loop.converged(state):
                     loop = _ended_early(state, loop, log)
 
-            # The checkpoint: by the count of steps, by the clock, or as the run is to stop. Processes agree,
-            # as their clocks differ, and a signal may reach one of them only.
+            # The checkpoint: by the number of steps, by the clock, or because the run stops. All processes
+            # have to agree, since their clocks differ and a signal may reach only one of them.
             stops = runtime.any_rank(bool(interrupt.signal_name))
             is_due = _is_saved(state.step, loop) or unread.last_read - saved_at >= loop.save_seconds
             if runtime.any_rank(bool(stops or is_due)):
@@ -202,41 +203,46 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                 saved_at = time.monotonic()
             if stops:
                 if runtime.is_main_process:
-                    say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
+                    stopped = f"Stopped after step {state.step:,} of {loop.total_steps:,}"
+                    logger.info(f"{stopped}; a checkpoint is saved.")
                 raise Stopped(interrupt.signal_name)
 
 
 class _UnreadStep(NamedTuple):
-    """A step that was taken, or only dispatched to a device: reading its metrics waits for it."""
+    """A step that was taken, or only dispatched to a device; reading its metrics waits for the device."""
 
-    number: int  # from 1
+    number: int  # counted from 1
     batch: Batch
     rate: float
-    compiling: bool  # whether it compiles: its time says nothing of the speed of others
+    compiling: bool  # whether it was compiled first: its time says nothing about other steps
     metrics: Mapping[str, float]
 
 
 class _UnreadSteps:
-    """Steps whose metrics have not been read; reading logs them, and counts tokens and time in the state."""
+    """Steps whose metrics have not been read; reading logs them, and counts tokens and time in the state.
+
+    `train` adds each step after taking it. It reads all steps before anything that needs the current state,
+    such as an evaluation or a checkpoint, and otherwise leaves as many unread as keep a device busy.
+    """
 
     def __init__(self, state: State, log: Log) -> None:
         self._state = state
         self._log = log
         self._steps: deque[_UnreadStep] = deque()
         self.last_read = time.monotonic()  # when the metrics of a step were last read
-        self._step_began = self.last_read  # from when the time of the next step counts
+        self._step_began = self.last_read  # when the next step began
 
     def begin_step(self) -> None:
-        """Start timing a step now, so that evaluations and checkpoints before it are left out."""
+        """Start timing a step now, so that evaluations and checkpoints before it do not count."""
         if not self._steps:
             self._step_began = time.monotonic()
 
     def add(self, step: _UnreadStep) -> None:
-        """Add a step, the latest."""
+        """Add the step that was taken last."""
         self._steps.append(step)
 
     def read(self, loop: Loop, all_but: int = 0) -> None:
-        """Wait for the metrics of all steps but the last `all_but`, and log them."""
+        """Wait for the metrics of all steps except the last `all_but`, and log them."""
         while len(self._steps) > all_but:
             self._read_one(self._steps.popleft(), loop)
 
@@ -247,7 +253,7 @@ class _UnreadSteps:
                 metrics = dict(step.metrics)
             require_finite(metrics, step.number, step.rate, loop)
         except RunError:
-            state.step = step.number - 1  # the last that succeeded
+            state.step = step.number - 1  # the last step that succeeded
             raise
         tokens = round(metrics.pop("tokens", step.batch.T))
         state.tokens += tokens
@@ -280,29 +286,29 @@ def _prepared_ahead(
 
 
 def _ended_early(state: State, loop: Loop, log: Log) -> Loop:
-    """Return the loop with the step just taken as its last."""
+    """Return the loop, changed so that the step just taken is its last."""
     if state.step < loop.total_steps:
-        log.tell(f"Ended early, after step {state.step:,} of {loop.total_steps:,}.")
+        log.info(f"Ended early, after step {state.step:,} of {loop.total_steps:,}.")
         log.end_at(state.step)
     return dataclasses.replace(loop, total_steps=state.step, replan=None)
 
 
 def _is_evaluated(step: int, loop: Loop) -> bool:
-    """Return whether there is an evaluation after a step, from 1."""
+    """Return whether there is an evaluation after a step, counted from 1."""
     if step == loop.total_steps and loop.evaluate_at_end:
         return True
     return loop.evaluate_steps != 0 and step % loop.evaluate_steps == 0
 
 
 def _is_saved(step: int, loop: Loop) -> bool:
-    """Return whether there is a checkpoint after a step, from 1, whatever the clock says."""
+    """Return whether there is a checkpoint after a step, counted from 1, whatever the clock says."""
     if step == loop.total_steps:
         return True
     return loop.save_steps != 0 and step % loop.save_steps == 0
 
 
 def _save(state: State, loop: Loop, log: Log) -> None:
-    """Write a checkpoint, with the record up to it on the disk first, and remove those that are too old."""
+    """Write a checkpoint and remove old ones. First the log is written to disk up to this step."""
     log.sync()
     state.save(loop.folder)
     prune(loop.folder, loop.max_checkpoints, state.step)
@@ -312,14 +318,14 @@ def _save(state: State, loop: Loop, log: Log) -> None:
 
 @contextmanager
 def fetched_at_the_end(steps: Steps, state: State) -> Iterator[None]:
-    """Bring the state up to date when training ends, unless it failed: what it has then may be gone.
+    """Bring the state up to date when training ends, unless it failed: its parameters may be lost then.
 
     Parameters
     ----------
     steps : Steps
-        Those of the training, which have the parameters.
+        The steps of the training, which hold the parameters.
     state : State
-        Its `params` are set, at the end or on a KeyboardInterrupt.
+        Its `params` are set, at the end or after a KeyboardInterrupt.
 
     Yields
     ------
@@ -340,9 +346,9 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
     Parameters
     ----------
     batch : Batch
-        Batch of the step. The attribute `times` of a MemoryError may say how many times too large it is.
+        Batch of the step. A MemoryError may have an attribute `times`: by which factor the step is too large.
     loop : Loop
-        Of which `accumulate` and `folder` count.
+        Gives `accumulate` and `folder`.
 
     Yields
     ------
@@ -351,7 +357,7 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
     Raises
     ------
     RunError
-        In the place of a MemoryError.
+        Instead of a MemoryError.
     """
     try:
         yield
@@ -371,7 +377,7 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
 
 
 def compiling_text(batch: Batch) -> str:
-    """Return what is reported before a step that has to be compiled.
+    """Return what to report before a step that has to be compiled.
 
     Parameters
     ----------
@@ -397,18 +403,18 @@ def _last_checkpoint(loop: Loop) -> str:
 
 
 def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: Loop) -> None:
-    """Refuse to go on where the loss or the gradient of a step is not finite.
+    """Refuse to go on after a step whose loss or gradient is not finite.
 
     Parameters
     ----------
     metrics : mapping from str to float
-        Metrics of the step, "loss" and "gradient_norm" among them.
+        Metrics of the step, among them "loss" and "gradient_norm".
     step : int
-        Its number, from 1.
+        Number of the step, from 1.
     rate : float
-        The learning rate that it had.
+        Learning rate of the step.
     loop : Loop
-        Tells, for the advice, where checkpoints lie and whether a new run can start from one.
+        For the advice: where checkpoints are, and whether a new run can start from one.
 
     Raises
     ------
@@ -428,16 +434,16 @@ def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: L
 
 
 def prefetch(items: Iterable[Any], depth: int = 4) -> Generator[Any, None, None]:
-    """Yield the same items in the same order, made by one thread a little ahead of their use.
+    """Yield the same items in the same order, made by one thread slightly ahead of their use.
 
-    What fails while an item is made is raised where the item is asked for.
+    An error while an item is made is raised where the item is asked for.
 
     Parameters
     ----------
     items : iterable
-        Iterated over in the thread only.
+        Iterated over only in the thread.
     depth : int, default 4
-        How many items are made ahead.
+        How many items to make ahead.
 
     Yields
     ------
@@ -458,16 +464,16 @@ def prefetch(items: Iterable[Any], depth: int = 4) -> Generator[Any, None, None]
 class Interrupt:
     """Turn Ctrl-C into a request that the loop reads between two steps; a second Ctrl-C stops at once.
 
-    So it does with SIGTERM and SIGHUP where they have a handler, which the command line sets. What is
-    ignored, as Ctrl-C in the background, stays so. A terminal that is closed may send SIGHUP twice, so it
-    never stops at once.
+    The same holds for SIGTERM and SIGHUP if they have a handler, which the command line sets. An ignored
+    signal, such as Ctrl-C in the background, stays ignored. A closed terminal may send SIGHUP twice, so
+    SIGHUP never stops at once.
     """
 
-    signal_name = ""  # of the signal that asked the run to stop; "" for none
+    signal_name = ""  # the signal that asked the run to stop; "" for none
 
     def __enter__(self) -> "Interrupt":
-        self._before: dict[int, Any] = {}  # a signal may come at once
-        # Where a signal is ignored, or ends the process, what handles it is not a function.
+        self._before: dict[int, Any] = {}  # needed at once: a signal may arrive in the next line
+        # Only handlers that are functions are replaced: others ignore the signal, or end the process.
         self._before = handle_signals(("SIGINT", *STOPPED_BY), self._request, replaces=callable)
         return self
 

@@ -1,6 +1,7 @@
-"""The record of a run: lines in `metrics.jsonl`, TensorBoard events, what the person watching sees."""
+"""The log of a run: lines in `metrics.jsonl`, TensorBoard events, and what a person watching sees."""
 
 import json
+import logging
 import os
 import socket
 import sys
@@ -22,40 +23,41 @@ from minibert.base.reading import byte_pieces
 from minibert.base.terminal import printable_text
 
 METRICS = "metrics.jsonl"
-SMOOTHING = 0.95  # of the values on the screen; the files hold every step as it was
-SPEEDS = {  # as they are recorded, and as they are shown
+SMOOTHING = 0.95  # decay of the moving averages on the screen; the files hold the values of every step
+SPEEDS = {  # names in the files, and formats on the screen
     "tokens_per_second": "{:,.0f} tokens/s",
     "useful_gflops": "{:,.0f} GFLOP/s",
     "peak_share": "{:.0%} of peak",
 }
 BAR = "{n_fmt}/{total_fmt}  {remaining} left{postfix}"
 PROGRESS_BAR = "{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {}, {{rate_fmt}}, {{remaining}} left"
-MEASURED = ("held_out_", "dev_")  # how names of what was measured begin
+MEASURED = ("held_out_", "dev_")  # prefixes of the names of evaluation metrics
 OnLog: TypeAlias = Callable[[int, dict[str, float]], Any]
-QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two flushes for TensorBoard
-tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-C then leaves none
+LogMessage: TypeAlias = Callable[[str], None]
+QUIET_SECONDS = 10.0  # between two lines if there is no terminal, and between two flushes for TensorBoard
+tqdm.set_lock(threading.RLock())  # tqdm makes its own at the first line; Ctrl-C at that moment leaves none
 
 
 class RunLog(AbstractContextManager["RunLog"]):
-    """Write down and show how a run goes.
+    """Record a run in files, and show its progress.
 
-    `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a resumed run
-    from a checkpoint then has one line for every step, as if it had never stopped.
+    `metrics.jsonl` is appended to, after lines later than `step` have been removed. A run that is resumed
+    from a checkpoint therefore has one line for every step, as if it had never stopped.
 
     Parameters
     ----------
     folder : str or Path
         Folder of the run; made if it does not exist.
     step : int
-        Steps that the run has done.
+        Number of steps that the run has taken.
     total : int
-        The step that it ends with.
+        Number of steps after which it ends.
     show : bool, default True
-        Whether somebody watches; else there are files only.
+        Whether to show the progress; otherwise there are only files.
     peak : float, optional
-        GFLOP/s that the machine reaches at most; speeds are also shown as shares of it.
+        Peak GFLOP/s of the machine, to show speeds as shares of it as well.
     on_log : callable, optional
-        Called with the number of each step and what is recorded of it, named as `grouped` does. It may raise
+        Called with the number of each step and its values, named as `grouped` does. It may raise
         StopTraining, which sets `stop_requested`.
     """
 
@@ -77,18 +79,18 @@ class RunLog(AbstractContextManager["RunLog"]):
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
             self._events: Any = None
             try:
-                with suppress(ImportError):  # of tensorboardX
+                with suppress(ImportError):  # if tensorboardX is not installed
                     self._events = EventFile(path.parent / "tensorboard", step)
             except OSError:
                 self._file.close()
                 raise
         self._bar = bar(show, total=total, initial=step, bar_format=BAR)
-        self._lines = show and self._bar.disable  # no terminal: lines, now and then
+        self._lines = show and self._bar.disable  # without a terminal there is a line now and then
         self._peak = peak
-        self._show = show
+        self._info = info_if(show)
         self._on_log = on_log
-        self.stop_requested = False  # by `on_log`
-        self._first = step  # from which on the time that is left is estimated
+        self.stop_requested = False  # whether `on_log` has raised StopTraining
+        self._first = step  # first step from which to estimate the remaining time
         self._began = self._shown = time.monotonic()
         self._smooth: dict[str, float] = {}
 
@@ -99,18 +101,18 @@ class RunLog(AbstractContextManager["RunLog"]):
                 self.sync()
         finally:
             for file in filter(None, (self._file, self._events)):
-                with suppress(OSError):  # what a full disk did not take was reported when it was written
+                with suppress(OSError):  # a full disk was reported when the line was written
                     file.close()
 
     def record(self, step: int, values: dict[str, float]) -> None:
-        """Append a line to `metrics.jsonl`, flushed in case of a crash; `writing` raises where that fails.
+        """Append a line to `metrics.jsonl` and flush it, in case of a crash; raise RunError if that fails.
 
         Parameters
         ----------
         step : int
-            Steps done.
+            Number of steps taken.
         values : dict from str to float
-            What is recorded of it, by name.
+            Values to record, by name.
         """
         with writing(self._path):
             self._file.write(json.dumps({"step": step, **values}) + "\n")
@@ -124,52 +126,51 @@ class RunLog(AbstractContextManager["RunLog"]):
                 self.stop_requested = True
 
     def sync(self) -> None:
-        """Put `metrics.jsonl` on the disk, so that no checkpoint is ahead of it.
+        """Write `metrics.jsonl` to disk, so that no checkpoint is ahead of it.
 
-        Raise RunError when the disk is full, or the file is no longer in its place.
+        Raise RunError when the disk is full, or the file was moved or replaced.
         """
         with writing(self._path):
             os.fsync(self._file.fileno())
         require_same(self._path, os.fstat(self._file.fileno()))
 
     def end_at(self, total: int) -> None:
-        """Change the step that the run ends with.
+        """Change the number of steps after which the run ends.
 
         Parameters
         ----------
         total : int
-            The last step.
+            The new number.
         """
         self._bar.total = total
 
-    def tell(self, text: str) -> None:
-        """Show a sentence to the person watching, if there is one.
+    def info(self, text: str) -> None:
+        """Log a message.
 
         Parameters
         ----------
         text : str
-            The sentence.
+            A sentence.
         """
-        if self._show:
-            say(text)
+        self._info(text)
 
     def step(
         self, step: int, tokens: int, values: dict[str, float], seconds: float = 0.0, operations: float = 0.0
     ) -> None:
-        """Record one step of training, and show its losses, accuracies and rate.
+        """Record a training step, and show its losses, accuracies and learning rate.
 
         Parameters
         ----------
         step : int
-            Its number, from 1.
+            Number of the step, from 1.
         tokens : int
-            How many the step took in.
+            Number of tokens of the step.
         values : dict from str to float
-            Its metrics, "learning_rate" among them.
+            Metrics of the step, among them "learning_rate".
         seconds : float, default 0.0
-            How long it took; 0 where that says nothing of the speed of others.
+            Duration of the step; 0 if it says nothing about other steps.
         operations : float, default 0.0
-            Useful floating-point operations of the step; 0 where they are not counted.
+            Useful floating-point operations of the step; 0 if they are not counted.
         """
         spent: dict[str, float] = {}
         if seconds:
@@ -179,7 +180,7 @@ class RunLog(AbstractContextManager["RunLog"]):
             self._smooth[name] = SMOOTHING * before + (1 - SMOOTHING) * value
         self._smooth["learning_rate"] = values["learning_rate"]
         self.record(step, values | self._speed(spent))
-        if not seconds:  # nor of the time that is left
+        if not seconds:  # such a step says nothing about the remaining time either
             self._first = step
             self._began = time.monotonic()
         if not self._bar.disable:
@@ -192,12 +193,12 @@ class RunLog(AbstractContextManager["RunLog"]):
                 seconds_a_step = (self._shown - self._began) / (step - self._first)
                 rest = seconds_a_step * (self._bar.total - step)
                 left = f"  {tqdm.format_interval(rest)} left"
-            say(f"step {step:,}/{self._bar.total:,}  {self._values_text()}{left}")
+            logger.info(f"step {step:,}/{self._bar.total:,}  {self._values_text()}{left}")
 
     def _values_text(self) -> str:
-        """Format losses (accuracies), speed and rate in one line; a narrow terminal cuts off the rate."""
+        """Format losses (accuracies), speed and, last, as narrow terminals cut it off, the learning rate."""
         losses = [name for name in self._smooth if name.endswith("loss")]
-        parts = [name for name in losses if name != "loss"]  # which say more than their sum
+        parts = [name for name in losses if name != "loss"]  # they say more than their sum, "loss"
         shown = []
         for name in parts or losses:
             accuracy = self._smooth.get(name.removesuffix("loss") + "accuracy")
@@ -213,7 +214,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         return "  ".join(shown)
 
     def _speed(self, spent: dict[str, float]) -> dict[str, float]:
-        """Compute tokens and operations a second, and their share of the machine's peak, as far as known."""
+        """Compute tokens and operations per second, and the share of the machine's peak, where known."""
         if "step_seconds" not in spent:
             return {}
         seconds = spent["step_seconds"]
@@ -227,17 +228,17 @@ class RunLog(AbstractContextManager["RunLog"]):
 
 
 def grouped(values: dict[str, float]) -> dict[str, float]:
-    """Name what is recorded by groups, as loggers show them: `train/`, `eval/` and `speed/`.
+    """Name values by groups, as loggers show them: `train/`, `eval/` and `speed/`.
 
     Parameters
     ----------
     values : dict from str to float
-        By the names that `metrics.jsonl` has.
+        Values by their names in `metrics.jsonl`.
 
     Returns
     -------
     dict from str to float
-        The same values in the same order. A beginning such as "held_out_" becomes `eval/`.
+        The same values in the same order. A prefix such as "held_out_" is replaced by `eval/`.
 
     Examples
     --------
@@ -256,52 +257,90 @@ def grouped(values: dict[str, float]) -> dict[str, float]:
 
 
 def bar(show: bool, **options: Any) -> Any:
-    """Make a progress bar of tqdm's, in a notebook with widgets a widget.
+    """Make a progress bar of tqdm's: a widget in a notebook that has widgets.
 
     Parameters
     ----------
     show : bool
-        Whether somebody watches; without a terminal it is hidden even so.
+        Whether to show the bar. Without a terminal it is hidden in any case.
     **options
-        Further arguments of tqdm.
+        Other arguments of tqdm.
 
     Returns
     -------
     tqdm
-        Its `disable` says whether it is hidden.
+        Its attribute `disable` says whether it is hidden.
     """
     kind: Any = tqdm
     if "ipykernel" in sys.modules:
-        with warnings.catch_warnings(action="ignore"):  # of a notebook without ipywidgets, which gets lines
+        with warnings.catch_warnings(action="ignore"):  # a notebook without ipywidgets gets a plain bar
             kind = import_module("tqdm.auto").tqdm
-    disable = None if show else True  # None: where there is no terminal
+    disable = None if show else True  # None: disabled if there is no terminal
     return kind(disable=disable, leave=False, **options)
 
 
-def say(text: str) -> None:
-    """Write a sentence for the person watching to the error stream, above a progress bar if there is one.
+class DefaultHandler(logging.Handler):
+    """Write messages to the error stream, above a progress bar if there is one.
+
+    Where a program has handlers of its own, of the root logger or of "minibert", they get every message, and
+    this one writes nothing: no message is shown twice.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one message; what can't be read on a terminal is escaped, as `printable_text` does.
+
+        Parameters
+        ----------
+        record : LogRecord
+            The message.
+        """
+        others = [handler for handler in logger.handlers if handler is not self]
+        if logger.propagate:
+            others += logging.getLogger().handlers
+        if others:
+            return
+        with suppress(OSError):  # of a terminal that was closed: nobody is watching
+            tqdm.write(printable_text(self.format(record)), file=sys.stderr)
+            sys.stderr.flush()
+
+
+# All messages about progress: where they go, and which, is the caller's choice by the means of `logging`.
+logger = logging.getLogger("minibert")
+for handler in list(logger.handlers):  # where this module is loaded again, as by %autoreload
+    if type(handler).__name__ == DefaultHandler.__name__:
+        logger.removeHandler(handler)
+logger.addHandler(DefaultHandler())
+if logger.level == logging.NOTSET:  # nobody has chosen one; that of the root shows warnings only
+    logger.setLevel(logging.INFO)
+
+
+def info_if(show: bool) -> LogMessage:
+    """Return the function that logs the messages of a run.
 
     Parameters
     ----------
-    text : str
-        The sentence; what can't be read there is escaped, as `printable_text` does.
+    show : bool
+        Whether somebody watches. Otherwise the messages have the level DEBUG, which is not shown by default.
+
+    Returns
+    -------
+    callable
+        Called with a sentence.
     """
-    with suppress(OSError):  # of a terminal that was closed: nobody is watching
-        tqdm.write(printable_text(text), file=sys.stderr)
-        sys.stderr.flush()
+    return logger.info if show else logger.debug
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """Show how much is done, and how long the rest will take.
+    """Show how much work is done, and how long the rest will take.
 
     Parameters
     ----------
     total : int or None
-        How much there is to do; None where it is not known.
+        How much work there is; None if that is not known.
     unit : str
-        What is counted, such as "tokens".
+        The unit of the work, such as "tokens".
     show : bool, default True
-        False says nothing.
+        Whether to show anything.
     """
 
     def __init__(self, total: int | None, unit: str, show: bool = True) -> None:
@@ -310,7 +349,7 @@ class Progress(AbstractContextManager["Progress"]):
         if total:
             form = {"unit": "", "bar_format": PROGRESS_BAR.format(unit)}
         self._bar = bar(show, total=total, unit_scale=True, **form)
-        self._lines = show and self._bar.disable  # no terminal
+        self._lines = show and self._bar.disable  # without a terminal there is a line now and then
         self._total = total
         self._done = 0
         self._began = self._shown = time.monotonic()
@@ -319,12 +358,12 @@ class Progress(AbstractContextManager["Progress"]):
         self._bar.close()
 
     def add(self, count: int) -> None:
-        """Count further work as done.
+        """Count more work as done.
 
         Parameters
         ----------
         count : int
-            So many units since the last call.
+            Units of work since the last call.
         """
         self._done += count
         self._bar.update(count)
@@ -338,11 +377,11 @@ class Progress(AbstractContextManager["Progress"]):
                 share = f" of {self._total:,}"
                 rest = (self._total - self._done) / rate
                 left = f", {tqdm.format_interval(rest)} left"
-            say(f"{self._done:,}{share} {self._unit}, {rate:,.0f} a second{left}")
+            logger.info(f"{self._done:,}{share} {self._unit}, {rate:,.0f} a second{left}")
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
-    """Return the lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out.
+    """Return the lines of `metrics.jsonl`; what is not one, such as a line cut short by a crash, is left out.
 
     Parameters
     ----------
@@ -357,7 +396,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     Raises
     ------
     InputError
-        When the file can't be read; a `MissingFile` when it is not there.
+        When the file can't be read; a `MissingFile` when it does not exist.
     """
     lines = []
     data = b"".join(byte_pieces(Path(folder) / METRICS, streams=False))
@@ -370,20 +409,20 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
 
 
 class EventFile:
-    """Write TensorBoard events at once: SummaryWriter, with a queue between, waits for ever on a full disk.
+    """Write TensorBoard events directly: SummaryWriter, with its queue, would wait for ever on a full disk.
 
-    TensorBoard forgets what earlier files say of steps after `step`.
+    TensorBoard forgets what earlier files say about steps after `step`.
 
     Parameters
     ----------
     folder : Path
-        Made if it does not exist.
+        Folder of the events; made if it does not exist.
     step : int
-        Steps that the run has done.
+        Number of steps that the run has taken.
     """
 
     def __init__(self, folder: Path, step: int) -> None:
-        hides = "torch" not in sys.modules  # tensorboardX imports it where it can, which takes seconds
+        hides = "torch" not in sys.modules  # tensorboardX would import it, which takes seconds
         sys.modules.setdefault("torch", cast(Any, None))
         try:
             from tensorboardX.proto import event_pb2, summary_pb2
@@ -407,15 +446,15 @@ class EventFile:
         Parameters
         ----------
         step : int
-            Steps done.
+            Number of steps taken.
         values : dict from str to float
-            By the names that TensorBoard shows.
+            Values by the names that TensorBoard shows.
         """
         scalars = []
         for name, value in values.items():
             scalars.append(self._summary.Value(tag=name, simple_value=value))
         self._append(step=step, summary=self._summary(value=scalars))
-        if time.monotonic() - self._flushed > QUIET_SECONDS:  # it waits for the disk: not after every step
+        if time.monotonic() - self._flushed > QUIET_SECONDS:  # flushing waits for the disk
             self._writer.flush()
             self._flushed = time.monotonic()
 
@@ -429,11 +468,11 @@ class EventFile:
 
 
 class NoLog:
-    """Take the place of a `RunLog` where another process keeps it, and do nothing."""
+    """A log that does nothing, for processes other than the one with the `RunLog`."""
 
     def _nothing(self, *_: Any) -> None: ...
 
-    tell = step = record = sync = end_at = _nothing
+    info = step = record = sync = end_at = _nothing
     stop_requested = False
 
 

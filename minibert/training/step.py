@@ -1,4 +1,4 @@
-"""The steps of a training, whatever the engine: those of the core on a host, or the engine's own."""
+"""The steps of a training run, whatever the engine: those of the core on a host, or the engine's own."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,24 +11,28 @@ from minibert.engines.runtime import runtime_of
 
 
 class Steps(Protocol):
-    """The steps of a training, one after another; `start` makes them."""
+    """What takes the training steps of a run, one after another; `start` makes it.
 
-    max_unread: int  # steps whose metrics may be unread, so that a device always has work
+    For each step the loop calls `prepare` (in a thread, ahead of time), `needs_compiling` and `step`. It
+    calls `fetch` before it reads the parameters, and `renew` after it has changed them.
+    """
+
+    max_unread: int  # how many steps may have unread metrics, so that a device always has work
 
     def prepare(self, batch: Batch, count: int) -> Any:
-        """Cut a batch into micro-batches, laid out as the engine computes them.
+        """Cut a batch into micro-batches, in the form that the engine computes with.
 
         Parameters
         ----------
         batch : Batch
-            Of one step.
+            Batch of one step.
         count : int
-            How many micro-batches; one for each example if these are fewer.
+            How many micro-batches to make; at most one for each example.
 
         Returns
         -------
         Any
-            What `step` takes.
+            Micro-batches for `step`.
         """
 
     def needs_compiling(self, micro_batches: Any) -> bool:
@@ -37,55 +41,55 @@ class Steps(Protocol):
         Parameters
         ----------
         micro_batches : Any
-            As `prepare` returns them.
+            Micro-batches that `prepare` made.
 
         Returns
         -------
         bool
-            Always False where nothing is compiled.
+            Always False for an engine that does not compile.
         """
 
     def step(self, micro_batches: Any, number: int, rate: float) -> Mapping[str, float]:
         """Take a step: gradients, their norm, clipping, update.
 
-        On a device it is only dispatched: reading the metrics waits for it, and raises what failed. Where the
-        loss or the gradient is not finite, training is over: on a host nothing has been changed then.
+        On a device the step is only dispatched: reading the metrics waits for it, and raises its errors. If
+        the loss or the gradient is not finite, training is over; on a host nothing has been changed then.
 
         Parameters
         ----------
         micro_batches : Any
-            As `prepare` returns them.
+            Micro-batches that `prepare` made.
         number : int
-            Number of the step, from 0.
+            Index of the step, from 0.
         rate : float
-            Its learning rate.
+            Learning rate of the step.
 
         Returns
         -------
         mapping from str to float
-            The metrics of the whole batch, among them "loss" and "gradient_norm", before clipping.
+            Metrics of the whole batch, among them "loss" and "gradient_norm", before clipping.
         """
 
     def fetch(self) -> FlatParameters:
-        """Update the optimizer's moments from the device, and return the present parameters."""
+        """Copy the optimizer's moments from the device, and return the current parameters."""
 
     def renew(self) -> None:
         """Copy changed parameters and moments to the device."""
 
 
 def start(ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Objective) -> Steps:
-    """Begin, or go on, from parameters and moments.
+    """Start or resume training from parameters and moments.
 
     Parameters
     ----------
     ops : Ops
         The engine.
     params : FlatParameters
-        Changed in place by steps on a host.
+        The parameters; steps on a host change them in place.
     optimizer : Optimizer
-        With its moments, and how many updates it has made.
+        The optimizer, with its moments and its number of updates.
     objective : Objective
-        What is minimised.
+        What to minimise.
 
     Returns
     -------

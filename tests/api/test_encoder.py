@@ -136,3 +136,14 @@ def test_what_does_not_fit_the_model_is_refused_by_fit(folder, arguments, messag
     encoder = minibert.TextEncoder(**{"model": folder, "engine": "numpy"} | arguments)
     with pytest.raises(InputError, match=message):
         encoder.fit()
+
+
+def test_a_stream_of_one_string_or_with_an_empty_text_is_refused(folder):
+    encoder = minibert.TextEncoder(folder, engine="numpy")
+    with pytest.raises(InputError) as raised:
+        next(encoder.stream("films.csv"))
+    advice = "give an iterable of texts, such as a list or open('films.csv')."
+    assert str(raised.value) == f"texts='films.csv' is one string; {advice}"
+    for empty in ("", ("a", " ")):
+        with pytest.raises(InputError, match="^The text at index 2 is empty; give one with words in it"):
+            list(encoder.stream(["a film", "the film", empty]))

@@ -18,11 +18,12 @@ from minibert import cli
 from minibert.api import base
 from minibert.api.base import Estimator, NotFitted
 from minibert.api.inputs import listed, seed_of, text_pairs
-from minibert.base.errors import DivergedError, InputError
+from minibert.base.errors import DivergedError, InputError, InputWarning
 from minibert.base.files import sole_writer
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import classify
+from minibert.model.ops import Ops
 from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 
@@ -52,6 +53,25 @@ class Table:
         return self._columns[name]
 
 
+def test_an_engine_object_trains_and_answers(model):
+    calls = []
+
+    class Counting(Ops):
+        def layer_norm(self, *given, **named):
+            calls.append(1)
+            return super().layer_norm(*given, **named)
+
+    options = FAST | {"max_steps": 2}
+    plain = minibert.TextClassifier(model, **options).fit(TEXTS, LABELS)
+    counted = minibert.TextClassifier(model, **options, ops=Counting()).fit(TEXTS, LABELS)
+    in_training = len(calls)
+    assert in_training > 10
+    assert (counted.predict_proba(OTHERS) == plain.predict_proba(OTHERS)).all()
+    assert len(calls) > in_training
+    with pytest.raises(InputError, match="ops='numpy' is not valid; give an engine object, or one by its"):
+        minibert.TextClassifier(model, **options, ops="numpy").fit(TEXTS, LABELS)
+
+
 def test_a_classifier_learns_and_is_saved_for_python_and_the_command_line(fitted, tmp_path):
     assert fitted.classes_.tolist() == ["0", "1"]
     assert fitted.score(OTHERS, THEIRS) > 0.9
@@ -72,7 +92,7 @@ def test_a_model_that_is_optimised_for_inference_answers_the_same(fitted, tmp_pa
     pytest.importorskip("minibert.engines.cpp._kernels", reason="the kernels in C++ are not built")
     fitted.save(tmp_path / "kept")
     loaded = minibert.load(tmp_path / "kept", engine="cpp", threads=2)
-    chances, params = loaded.predict_proba(OTHERS), loaded._model.params
+    chances, params = loaded.predict_proba(OTHERS), loaded.model_.params
     own = params.flat
     assert loaded.optimize_for_inference() is loaded
     weight = params["layers.0.feed_forward.in_weight"]
@@ -215,7 +235,7 @@ def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp
 
 
 def test_every_option_of_a_run_is_a_parameter_with_its_default():
-    of_memory = {"out", "verbose", "random_state", "on_log"}
+    of_memory = {"out", "verbose", "random_state", "ops", "on_log"}
     columns = {"text", "second", "label", "words", "tags", "question", "context", "answer"}
     replaced = {"task", "data", "columns", "seed", "train_examples", "dev_examples", "stratified"}
     of_taggers = {"feature_based", "width"}  # of minibert.finetune
@@ -277,7 +297,7 @@ def test_ctrl_c_keeps_what_was_learnt_and_fit_goes_on(model, fitted, monkeypatch
     assert resumed == [True, False]
 
 
-def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_path, monkeypatch):
+def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monkeypatch):
     out = tmp_path / "mine"
     classifier = minibert.TextClassifier(model, **FAST | {"max_steps": 2}, out=out).fit(TEXTS, LABELS)
     assert {"report.html", "task.json", "examples"} <= {path.name for path in out.iterdir()}
@@ -304,8 +324,8 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
     (pretrained / "finetune.json").rename(pretrained / "training.json")
     classifier.save(out)  # where it is from
     monkeypatch.chdir(pretrained)
-    params = classifier._model.params
-    elsewhere = minibert.TextClassifier.of(params, classifier._model.tokenizer, classifier.classes_)
+    params = classifier.model_.params
+    elsewhere = minibert.TextClassifier.of(params, classifier.model_.tokenizer, classifier.classes_)
     with pytest.raises(InputError, match="holds training.json of a pre-training run"):
         elsewhere.save(".")
     monkeypatch.chdir(tmp_path)
@@ -421,7 +441,7 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
             kind(model).fit(X, y)
 
 
-def test_errors_of_files_name_rows_and_a_useless_model_is_told(model):
+def test_errors_name_rows_and_a_useless_model_is_warned_of(model):
     with pytest.raises(InputError, match="^row 1 of X: a text is empty, or has no piece"):
         minibert.TextClassifier(model).fit(["a", "\u200d"] * 9, ["x", "y"] * 9)
     with pytest.raises(InputError, match="^All training examples have the label"):
@@ -457,8 +477,8 @@ def test_a_label_of_dev_alone_is_refused_with_its_row(model):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=["a"])
 
 
-def test_a_classifier_of_a_loop_of_ones_own_is_saved_for_the_commands(fitted, tmp_path):
-    params, tokenizer = fitted._model.params, fitted._model.tokenizer
+def test_a_classifier_of_a_custom_loop_is_saved_for_the_commands(fitted, tmp_path):
+    params, tokenizer = fitted.model_.params, fitted.model_.tokenizer
     mine = minibert.TextClassifier.of(params, tokenizer, ["0", "1"], max_length=24)
     mine.save(tmp_path)
     said = classify(tmp_path, OTHERS, engine="numpy")
@@ -469,15 +489,15 @@ def test_a_classifier_of_a_loop_of_ones_own_is_saved_for_the_commands(fitted, tm
     with pytest.raises(InputError, match="'classify' of 2 outputs, not one for each of 3 classes"):
         minibert.TextClassifier.of(params, tokenizer, ["a", "b", "c"])
     minibert.TextClassifier.of(params, tokenizer, ["0", "1"]).save(tmp_path / "short")
-    assert minibert.load(tmp_path / "short")._model.max_length == min(128, params.config.P)
+    assert minibert.load(tmp_path / "short").model_.max_length == min(128, params.config.P)
 
 
-def test_a_temporary_folder_is_removed_and_a_stop_before_it_begins_is_told(model, monkeypatch):
+def test_a_temporary_folder_is_removed_and_an_early_stop_reported(model, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         classifier = minibert.TextClassifier(model, **STEP).fit(FEW, alternating("x", "y"))
         gc.collect()
-    assert not classifier._model.folder.exists()
+    assert not classifier.model_.folder.exists()
 
     def stop(*given, **more):
         raise KeyboardInterrupt
@@ -742,7 +762,7 @@ def test_save_keeps_lists_and_numbers_of_numpy_and_no_report_of_another_model(mo
     classifier.save(tmp_path)
     loaded = minibert.load(tmp_path, engine="numpy")
     assert {name: getattr(loaded, name) for name in given} == given
-    of_mine = minibert.TextClassifier.of(fitted._model.params, fitted._model.tokenizer, ["0", "1"], 24)
+    of_mine = minibert.TextClassifier.of(fitted.model_.params, fitted.model_.tokenizer, ["0", "1"], 24)
     of_mine.save(tmp_path)
     assert not hasattr(minibert.load(tmp_path, engine="numpy"), "report_")
 
@@ -756,8 +776,9 @@ def test_a_run_of_the_command_is_loaded_with_its_columns_and_seed(model, tmp_pat
     assert (loaded.predict_proba({"review": FEW, "n": FEW}) == loaded.predict_proba(FEW)).all()
     with pytest.raises(InputError, match="was trained on single texts"):
         loaded.predict([("a", "the")])
-    with pytest.raises(InputError, match="A TextClassifier can't be shown; save it and give the folder"):
-        minibert.show(loaded)
+    assert minibert.show(loaded).title == "TextClassifier"
+    with pytest.raises(InputError, match="A TextEncoder can't be shown; give a folder, a Run, a Bert or an"):
+        minibert.show(minibert.TextEncoder(model))
 
 
 def test_r_squared_is_zero_where_y_does_not_vary(model):
@@ -962,3 +983,41 @@ def test_entities_are_listed_in_their_scheme(model, tmp_path, letters, capsys):
     first, second = (json.loads(line)["entities"] for line in capsys.readouterr().out.splitlines())
     assert [(one["type"], one["text"]) for one in first] == [("A", "funny film"), ("B", "dull")]
     assert [(one["type"], one["text"]) for one in second] == [("A", "warm")]
+
+
+@pytest.mark.parametrize("role", ["text", "second"])
+@pytest.mark.parametrize("y", [None, "label"])
+def test_the_column_to_learn_is_not_read_as_a_text(model, role, y):
+    table = {"text": FEW, "label": alternating("x", "y")}
+    with pytest.raises(InputError, match=f"^{role}='label' is the column that is to be learnt; name another"):
+        minibert.TextClassifier(model, **STEP, **{role: "label"}).fit(table, y)
+
+
+def test_a_second_text_that_is_the_label_is_warned_of(model):
+    y = alternating("x", "y")
+    rows = np.array(list(zip(FEW, y, strict=True)), dtype=object)
+    with pytest.warns(InputWarning, match="The second text of every row is its label"):
+        minibert.TextClassifier(model, **STEP).fit(rows, y)
+
+
+def test_the_name_of_a_column_needs_a_table(model):
+    with pytest.raises(InputError, match="^y='good' names a column, but X is not a table"):
+        minibert.TextClassifier(model, **STEP).fit(FEW, "good")
+
+
+def test_nothing_to_measure_on_is_refused_by_the_name_of_the_share(model):
+    with pytest.raises(InputError, match="^split_dev=None leaves nothing to measure on; give a share"):
+        minibert.TextClassifier(model, **STEP, split_dev=None).fit(FEW, alternating("x", "y"))
+
+
+def test_a_model_in_place_of_its_parameters_is_refused(model):
+    bert = minibert.load(model, "numpy")
+    with pytest.raises(InputError, match=r"^params=Bert\(.* are not Parameters; give those of initialise"):
+        minibert.TextClassifier.of(bert, bert.tokenizer, ["a", "b"])
+
+
+def test_a_table_may_come_with_its_labels_in_a_list(model):
+    """Labels that are not a column have no name, and are not mistaken for `second`, which has none."""
+    labels = alternating("x", "y")
+    classifier = minibert.TextClassifier(model, **STEP).fit({"text": FEW}, labels)
+    assert list(classifier.classes_) == ["x", "y"]

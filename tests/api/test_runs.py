@@ -130,7 +130,7 @@ def test_a_corpus_without_a_file_is_not_the_books(tmp_path):
         minibert.pretrain(out=tmp_path / "run", resume=True, show=False)
 
 
-def test_an_engine_of_ones_own_computes(tmp_path):
+def test_a_custom_engine_computes(tmp_path):
     counted = []
 
     class Mine(Ops):
@@ -207,3 +207,14 @@ def test_every_option_is_an_argument_that_the_docstring_describes(function, call
     assert issubclass(call, options) and "Returns\n-------" in function.__doc__
     with pytest.raises(TypeError, match=r"has no argument 'batch_sise'; did you mean batch_size\?"):
         function(batch_sise=3)
+
+
+def test_a_call_without_names_or_with_too_few_arguments_says_which():
+    with pytest.raises(
+        TypeError, match=r"^pretrain\(\) takes only corpus without a name; give the others by"
+    ):
+        minibert.pretrain(["A fine film.", "A dull one."], 20)
+    with pytest.raises(TypeError, match=r"^finetune\(\) needs data, model; give a value for each"):
+        minibert.finetune("classify")
+    with pytest.raises(TypeError, match=r"^TextClassifier\(\) needs model; give a value for each"):
+        minibert.TextClassifier()

@@ -3,6 +3,7 @@
 import base64
 import io
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from matplotlib.image import imread
 
 from minibert import Bert, BertConfig, Tokenizer
 from minibert.ask.inference import Encoded
+from minibert.base.errors import InputError
 from minibert.core.batch import Batch, Sequence
 from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
@@ -102,3 +104,51 @@ def test_an_embedding_without_a_piece_has_its_number(model):
 def test_no_tokens_at_all_are_shown_as_what_they_are():
     empty = Encoded([np.zeros((0, 4), np.float32)], None, None, np.array([0]), [])
     assert "Encoded(1 × (0, 4))" in empty._repr_html_()
+
+
+def test_a_name_of_transformers_is_answered_with_that_of_here(model):
+    encoded = model.encode("the film")
+    with pytest.raises(InputError, match="no 'last_hidden_state'; use hidden_states\\[-1\\]"):
+        encoded["last_hidden_state"]
+    with pytest.raises(InputError, match="no 'pooler_output'; use pooled"):
+        encoded["pooler_output"]
+    with pytest.raises(InputError, match="no 'ids'; use an attribute, such as"):
+        encoded["ids"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "which"),
+    [
+        ("", "A text"),
+        ("  ", "A text"),
+        ([("the film", " ")], "A text"),
+        (["the film", ""], "The text at index 1"),
+        (["the film", "a film", ("", "the film")], "The text at index 2"),
+    ],
+)
+def test_an_empty_text_is_refused(model, inputs, which):
+    with pytest.raises(InputError, match=f"^{which} is empty; give one with words in it"):
+        model.encode(inputs)
+
+
+def test_a_second_text_is_not_taken_for_attentions(model):
+    with pytest.raises(InputError) as raised:
+        model.encode("the film", "dull")
+    advice = "give a pair of texts as a tuple, encode(('a', 'b'))."
+    assert str(raised.value) == f"attentions='dull' is not True or False; {advice}"
+
+
+def test_a_mask_of_nothing_is_refused_by_its_name(model):
+    with pytest.raises(InputError, match="^text=None is not a string; give a text"):
+        model.fill_mask(None)
+
+
+@pytest.mark.parametrize(("rows", "is_warned"), [(18, True), (13, False)])
+def test_a_vocabulary_far_smaller_than_that_of_the_model_is_warned_of(rows, is_warned):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, *WORDS])
+    config = BertConfig.from_size("3-8-2", vocab_size=rows)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        Bert(config, initialise(config, 0), tokenizer=tokenizer)
+    expected = ["The vocabulary has 12 pieces and the model 18; is it another model's?"]
+    assert [str(one.message) for one in told] == expected * is_warned

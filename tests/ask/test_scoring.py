@@ -290,4 +290,4 @@ def test_score_text_shows_words_and_sums(folder, model, tokenizer, capsys):
     found, _ = lines(capsys, "score-text", "--model", folder, "Unaffable cats", "--json")
     assert json.loads(found[0])["log_probability"] == pytest.approx(total, abs=1e-4)
     line = ends_badly(capsys, 2, "score-text", "--model", str(folder), "a", "")
-    assert "'' has no piece to score" in line
+    assert line == "minibert: A text is empty; give one with words in it.\n"

@@ -104,6 +104,8 @@ CALLS = {
     "Tokenizer.__call__": minibert.Tokenizer.__call__,
     "Tokenizer.encode": minibert.Tokenizer.encode,
     "Tokenizer.decode": minibert.Tokenizer.decode,
+    "Tokenizer.from_pretrained": minibert.Tokenizer.from_pretrained,
+    "Bert.from_pretrained": minibert.Bert.from_pretrained,
     "load": minibert.load,
 }
 
@@ -121,6 +123,8 @@ def test_calls_answer_arguments_of_other_libraries(call, name):
     remedy = FOREIGN_ARGUMENTS[call][name]
     assert str(refused.value) == f"{call}() has no argument {name!r}; {remedy[0].lower()}{remedy[1:]}"
     if meant := re.search(r"did you mean (\w+)\?", str(refused.value)):
+        if "overrides" in known:
+            known = inspect.signature(minibert.Tokenizer).parameters
         assert meant[1] in known
 
 

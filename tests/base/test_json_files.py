@@ -35,7 +35,7 @@ def test_what_python_writes_for_numbers_that_are_none_is_read(tmp_path):
     assert math.isnan(found["f1"]) and found["low"] == -math.inf
 
 
-def test_a_file_that_is_not_there_is_told_from_one_that_is_damaged(tmp_path):
+def test_missing_and_damaged_files_are_different_errors(tmp_path):
     with pytest.raises(
         MissingFile, match=r"a\.json can't be read: No such file or directory; check the file"
     ):
@@ -65,7 +65,7 @@ def test_a_file_that_is_not_there_is_told_from_one_that_is_damaged(tmp_path):
         ("null", "can't be read: it is None, expected an object"),
     ],
 )
-def test_the_reason_is_told_of_what_is_no_object_of_json(tmp_path, text, reason):
+def test_json_that_is_not_an_object_is_refused_with_its_reason(tmp_path, text, reason):
     assert refused(tmp_path / "a.json", text).startswith(reason)
 
 
@@ -116,7 +116,7 @@ def test_a_large_file_is_left_before_it_is_whole(tmp_path, monkeypatch):
         (dict[str, list[int]], [{"a": [1]}], [{"a": 1}]),
     ],
 )
-def test_values_are_told_from_those_of_other_types(kind, is_one, is_none):
+def test_values_fit_their_type_only(kind, is_one, is_none):
     assert [fits(value, kind) for value in is_one] == [True] * len(is_one)
     assert [fits(value, kind) for value in is_none] == [False] * len(is_none)
 
@@ -137,10 +137,10 @@ def test_values_are_told_from_those_of_other_types(kind, is_one, is_none):
         ("y" * 10_000, list, "'a' is 'yyyyyyyyyyyy...yyyyyyyyyyyyy', expected a list"),
     ],
 )
-def test_a_field_of_another_type_is_told_in_words(value, kind, words):
+def test_a_field_of_another_type_is_described_in_words(value, kind, words):
     assert schema_error({"a": value}, {"a": kind}) == words
 
 
-def test_a_field_that_is_missing_is_told():
+def test_a_missing_field_is_named():
     assert schema_error({"b": 1}, {"b": int, "a": str}) == "'a' is missing, expected a string"
     assert schema_error({"b": 1}, {"b": int, "a": str | None}) is None

@@ -119,7 +119,7 @@ def test_a_folder_whose_name_has_an_at_is_that_folder(run, tmp_path):
     np.testing.assert_array_equal(hub.load(f"{named}@3")[1].flat, hub.load(f"{run}@3")[1].flat)
 
 
-def test_a_checkpoint_of_an_earlier_version_is_told_and_a_damaged_one_refused(run, tmp_path):
+def test_an_older_checkpoint_is_warned_of_and_a_damaged_one_refused(run, tmp_path):
     shutil.copytree(run, tmp_path / "old")
     path = tmp_path / "old" / "checkpoints" / "step-000000002.safetensors"
     with safe_open(path, framework="numpy") as file:

@@ -157,3 +157,27 @@ def test_a_value_that_means_nothing_is_refused_by_a_sentence(kind, name, value, 
 def test_none_is_for_what_a_recipe_or_the_run_decides():
     assert PretrainOptions(warmup=None, accumulate=None).resolved().accumulate == 1
     assert TUNED(epochs=None).resolved().epochs == 3
+
+
+def test_a_table_in_memory_is_named_by_its_type_alone():
+    with pytest.raises(InputError) as raised:
+        FinetuneOptions("classify", {"text": ["a"] * 99}, "model")
+    assert str(raised.value).startswith(
+        "data is a dict; give a file or a folder; for data in memory there is Te"
+    )
+    with pytest.raises(InputError, match="^model is a list; give the folder of a model"):
+        FinetuneOptions("classify", "data", ["a"] * 99)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "command", "own"),
+    [
+        (PretrainOptions, "finetune.json", "finetune", "training.json"),
+        (FinetuneOptions, "training.json", "pretrain", "finetune.json"),
+    ],
+)
+def test_the_options_of_the_other_command_are_told(tmp_path, kind, name, command, own):
+    path = tmp_path / name
+    path.write_text(FINE_TUNING if command == "finetune" else PRETRAINING)
+    with pytest.raises(InputError, match=f"holds the options of minibert {command}; give a {own}"):
+        kind.configured(path, {})

@@ -72,7 +72,7 @@ def test_a_name_from_a_file_makes_no_line_and_no_column_of_its_own():
 
 
 def test_sentences_about_progress_go_the_same_way(capsys):
-    runlog.say("Run 1, \x1b[31mred\u202e.\nNext")
+    runlog.logger.info("Run 1, \x1b[31mred\u202e.\nNext")
     assert capsys.readouterr().err == "Run 1, \\x1b[31mred\\u202e.\nNext\n"
 
 
@@ -99,8 +99,8 @@ def printing(source):
     ]
 
 
-# Who may: the function itself; `say`, above progress bars; and the one sentence that is ready for an abort of
-# JAX's.
+# Who may: the function itself; the handler of messages, above progress bars; and the one sentence that is
+# ready for an abort of JAX's.
 MAY_PRINT = {"base/terminal.py", "training/runlog.py", "engines/jax/cluster.py"}
 MAY_PRINT |= {"core/__main__.py", "core/gradcheck/__main__.py"}  # which know nothing of the others
 MAY_PRINT |= {f"course/{file}.py" for file in ("lesson", "running", "showing")}  # into notebooks

@@ -353,7 +353,7 @@ def test_tables_show_what_a_device_tells():
         ),
     ],
 )
-def test_rows_that_are_none_are_told(tmp_path, capsys, text, said):
+def test_files_that_are_not_rows_are_refused(tmp_path, capsys, text, said):
     path = tmp_path / "rows.json"
     if text is not None:
         path.write_text(text)
@@ -662,7 +662,7 @@ def test_a_step_is_read_after_the_next_one_has_begun():
     assert len(held) == 4
 
 
-def test_all_are_asked_at_once_and_who_fails_is_told_of():
+def test_all_are_asked_at_once_and_failures_reported():
     together = threading.Barrier(3, timeout=20)
 
     def asked(name):

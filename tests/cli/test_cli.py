@@ -190,7 +190,7 @@ def test_every_option_of_a_run_has_a_flag():
     assert fields - set(vars(parse())) == {"bias_correction", "google_decay"}  # both are --optimizer
 
 
-def test_nothing_said_leaves_everything_to_the_recipe():
+def test_without_flags_the_recipe_decides_everything():
     assert given_fields(PretrainOptions, parse()) == {}
 
 
@@ -219,7 +219,7 @@ def test_flags_become_options():
 
 def test_run_folders_are_named_after_the_text_and_the_latest_one_is_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="no run in runs/ to go on with"):
+    with pytest.raises(InputError, match="no run in runs/ to resume"):
         run_folder(None, True, ["books/"])
     assert run_folder(None, False, []) == Path("runs/books")
     assert run_folder(None, False, ["texts/*.txt"]) == Path("runs/texts")

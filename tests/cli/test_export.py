@@ -79,7 +79,7 @@ def test_a_pickle_becomes_safetensors(tmp_path, capsys):
     assert "source has no vocabulary to go along" in capsys.readouterr().out
 
 
-def test_missing_and_unused_tensors_are_told_and_not_written(tmp_path, capsys):
+def test_missing_and_unused_tensors_are_listed_and_not_written(tmp_path, capsys):
     names = [name for name in hub.to_hf(PARAMS) if name.startswith("cls.")]
     google_folder.write(tmp_path / "x", CONFIG, PARAMS, omit=names)
     prefix = tmp_path / "x" / "bert_model.ckpt"
@@ -138,7 +138,7 @@ def test_a_fine_tuned_model_keeps_its_head_and_labels(tmp_path, capsys):
         assert stored_tensors(tmp_path / name) == stored_tensors(tmp_path / "one")
 
 
-def test_a_head_in_part_is_told_by_the_names_of_what_is_missing(tmp_path, capsys):
+def test_missing_tensors_of_a_head_are_named(tmp_path, capsys):
     hub.save_hf(tmp_path / "x", CONFIG, PARAMS, omit=["cls.seq_relationship.bias", "bert.pooler.dense.bias"])
     export(tmp_path / "x", tmp_path / "out")
     lines = capsys.readouterr().out.splitlines()
@@ -190,7 +190,7 @@ def test_the_tagger_on_a_frozen_model_goes_along(model, tmp_path):
 
 
 @pytest.mark.parametrize(("pieces", "lower"), [(("a", "##b"), True), (("a", "##B"), False)])
-def test_the_case_of_google_s_vocabularies_is_told_by_their_letters(pieces, lower, google, tmp_path, capsys):
+def test_the_case_of_google_s_vocabularies_follows_their_letters(pieces, lower, google, tmp_path, capsys):
     (google / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, *pieces)))
     export(google, tmp_path / "out")
     assert Tokenizer.from_pretrained(tmp_path / "out").basic_tokenizer.lower_case is lower
@@ -257,7 +257,7 @@ def test_a_card_that_came_with_a_model_goes_along(model, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--format", "--to"])
-def test_who_asks_for_tensorflow_s_format_is_told_what_to_do(flag, model, tmp_path, capsys):
+def test_tensorflow_s_format_is_refused_with_advice(flag, model, tmp_path, capsys):
     line = ends_badly(capsys, 2, *words_of(model, tmp_path / "out", flag, "tensorflow"))
     assert f"{flag} tensorflow: only Hugging Face's format is written; leave {flag} out" in line
     assert "convert_bert_pytorch_checkpoint_to_original_tf.py of transformers 4" in line

@@ -55,7 +55,7 @@ def test_every_option_has_a_flag():
     }
 
 
-def test_nothing_said_leaves_everything_to_the_recipe():
+def test_without_flags_the_recipe_decides_everything():
     assert given_fields(FinetuneOptions, parse()) == {}
 
 
@@ -270,6 +270,17 @@ def test_a_stream_that_is_closed_is_an_empty_one(run, stream, words):
     assert process.returncode == 0
 
 
+def test_classify_warns_of_a_table_whose_lines_it_reads(run, capsys, tmp_path):
+    for name in ("films.csv", "films.txt"):
+        (tmp_path / name).write_text("the film is warm\n")
+    words = ["classify", "--model", str(run), "--engine", "numpy", "--file"]
+    assert cli.main([*words, str(tmp_path / "films.csv")]) == 0
+    advice = f"for its columns use minibert predict --data {tmp_path / 'films.csv'}."
+    assert f"films.csv' is read line by line, as texts; {advice}" in capsys.readouterr().err
+    assert cli.main([*words, str(tmp_path / "films.txt")]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_classify_passes_over_lines_that_are_wrong(run, capsys, monkeypatch):
     text = b"a charming story\n\nthe film\tit was warm\nthe film was dull\n"
     for flags, answers in (([], ["1", "", "", "0"]), (["--json"], ["1", None, None, "0"])):
@@ -438,7 +449,7 @@ def numeric_flags():
 
 
 @pytest.mark.parametrize("flag", numeric_flags())
-def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
+def test_an_impossible_number_is_refused_with_its_flag(flag, capsys):
     line = ends_badly(capsys, 2, "finetune", "rte", "--data", "d", "--model", "m", "--out", "o", flag, "-1")
     assert line.startswith(f"minibert: {flag} -1") and "=" not in line
 
@@ -520,7 +531,7 @@ def closed(name, real):
         ),
     ],
 )
-def test_what_may_not_be_read_is_told(name, words, message, capsys, monkeypatch, tmp_path, model, sst2, run):
+def test_unreadable_files_are_named(name, words, message, capsys, monkeypatch, tmp_path, model, sst2, run):
     monkeypatch.setattr(Path, "is_dir", closed("SST-2", Path.is_dir))
     monkeypatch.setattr("builtins.open", closed(name, open))
     given = {"new": tmp_path / "new", "model": model, "sst2": sst2, "run": run}

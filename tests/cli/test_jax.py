@@ -349,7 +349,7 @@ def test_what_is_compiled_in_a_rehearsal_does_for_the_run():
 
 def test_a_step_that_compiled_counts_for_no_speed(tmp_path, capsys):
     with RunLog(tmp_path, 0, 2) as log:
-        log.tell("Compiling.")
+        log.info("Compiling.")
         log.step(1, 100, {"loss": 1.0, "learning_rate": 0.1}, 0.0, 1e9)
         log.step(2, 100, {"loss": 1.0, "learning_rate": 0.1}, 0.5, 1e9)
     first, second = read_metrics(tmp_path)
@@ -357,7 +357,7 @@ def test_a_step_that_compiled_counts_for_no_speed(tmp_path, capsys):
     with RunLog(tmp_path, 0, 1) as log:
         log.step(1, 100, {"loss": 1.0, "learning_rate": 0.1})
     with RunLog(tmp_path, 0, 1, show=False) as log:
-        log.tell("Nobody is there.")
+        log.info("Nobody is there.")
     shown = capsys.readouterr().err.splitlines()
     assert shown[0] == "Compiling." and "200 tokens/s" in shown[1] and shown[1].endswith(" left")
     assert shown[2:] == ["step 1/1  loss 1.000  rate 1.0e-01"]

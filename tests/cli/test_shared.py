@@ -152,7 +152,7 @@ def ended(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **variables)
 @pytest.mark.representatives(words=["--help", "fill-mask --model nowhere text"])
 @has_full_disk
 @pytest.mark.parametrize(("words", "status"), WAYS_OUT)
-def test_full_disk_is_told_in_one_line(words, status):
+def test_full_disk_is_reported_in_one_line(words, status):
     with open(FULL, "w") as full:
         found, errors = ended(words, stdout=full)
     assert found == (status or 1)
@@ -161,7 +161,7 @@ def test_full_disk_is_told_in_one_line(words, status):
 
 
 @has_full_disk
-def test_full_disk_is_told_where_nothing_is_buffered():
+def test_full_disk_is_reported_without_buffering():
     with open(FULL, "w") as full:
         status, errors = ended("--help", stdout=full, PYTHONUNBUFFERED="1")
     assert status == 1
@@ -221,14 +221,14 @@ def test_the_options_of_a_run_are_those_of_another_with_flags_on_top(tmp_path):
     ).resolved()
     stored.save(tmp_path / "training.json")
     fields = json.loads((tmp_path / "training.json").read_text())
-    assert configured(tmp_path, "pretrain", PretrainOptions, fields) == stored
+    assert configured(tmp_path, "pretrain", PretrainOptions, fields).resolved() == stored
     words = ("b.txt", "--minutes", "3", "--optimizer", "paper")
     found = configured(tmp_path, "pretrain", PretrainOptions, fields, *words)
     assert (found.corpus, found.minutes, found.steps, found.size) == (("b.txt",), 3.0, None, "mini")
     assert found.google_decay and not found.bias_correction and found.seq_length == "64"
 
 
-def test_a_file_of_one_s_own_may_have_some_of_them(tmp_path):
+def test_a_config_file_may_have_some_of_them(tmp_path):
     fields = {"task": "rte", "backend": "numpy", "learning_rates": [1e-5], "data": "x"}
     words = ("--data", "glue", "--model", "m", "--out", "o")
     found = configured(tmp_path, "finetune", FinetuneOptions, fields, *words)
@@ -322,7 +322,7 @@ class Bytes(io.BytesIO):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_only_somebody_at_a_terminal_is_told_that_a_command_waits(terminal, tmp_path, monkeypatch, capsys):
+def test_a_waiting_command_says_so_at_a_terminal_only(terminal, tmp_path, monkeypatch, capsys):
     Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(tmp_path)
     given = Bytes(b"a b\n")
     given.terminal = terminal

@@ -97,6 +97,20 @@ def test_a_gradient_that_is_no_number_changes_nothing(bad):
     assert (params == 1).all() and not optimizer.m.any() and not optimizer.v.any() and optimizer.updates == 0
 
 
+def test_an_optimizer_of_ones_own_takes_the_steps():
+    class Momentum(AdamW):
+        def update(self, ops, params, grads, m, v, rule):
+            m += rule.clip * grads
+            params -= rule.lr * m
+            return params, m, v
+
+    params, gradient = np.zeros(N), np.arange(1.0, N + 1)
+    optimizer = Momentum(params, DECAYED, clip_norm=0)
+    for _ in range(2):
+        params, _ = update_once(optimizer, Ops(), params, gradient, 0.1)
+    assert np.allclose(params, -0.3 * gradient)  # 0.1 (g + 2 g)
+
+
 def test_moments_keep_the_dtype_of_the_parameters():
     optimizer = AdamW(np.zeros(N, np.float32), DECAYED)
     update_once(optimizer, Ops(), np.zeros(N, np.float32), np.ones(N, np.float32), 0.1)

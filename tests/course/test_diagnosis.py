@@ -10,10 +10,14 @@ import pytest
 from course import execute, notebooks
 
 from minibert import course
-from minibert.course.diagnosis import Asked, Probe, diagnose, names_in
+from minibert.course.diagnosis import Asked, Probe, diagnose, names_in, parts_of
 from minibert.course.exercises import definitions, exercises
+from minibert.course.judging import _cases, compare
+from minibert.course.running import Rejected
+from minibert.model.ops import Ops
 
-FAMILIES = runpy.run_path(str(Path(__file__).with_name("wrong_answers.py")))["FAMILIES"]
+_WRONG_ANSWERS = runpy.run_path(str(Path(__file__).with_name("wrong_answers.py")))
+FAMILIES, Wrong = _WRONG_ANSWERS["FAMILIES"], _WRONG_ANSWERS["Wrong"]
 LOCALISED = 0.6  # of a family
 SEED = 3
 RNG = np.random.default_rng(0)
@@ -58,7 +62,7 @@ def told(wrong, arguments=None, probes=()):
         ),
     ],
 )
-def test_each_law_is_told_by_its_name(wrong, sentence):
+def test_each_law_is_named(wrong, sentence):
     text = told(wrong)
     assert sentence in text and "db is right." in text
 
@@ -85,7 +89,7 @@ def test_a_right_answer_is_not_diagnosed_and_exchanged_parts_are_named():
     assert diagnose(asked, []) == "dq is what dk should be. dk is what dq should be."
 
 
-def test_a_probe_is_told_only_if_everything_becomes_right():
+def test_a_probe_is_named_only_if_everything_becomes_right():
     noise = RNG.standard_normal((9, 9))
 
     def ask(wrong):
@@ -116,7 +120,192 @@ def test_names_of_results_are_read_from_the_docstring():
         "dbias",
     ]
     assert names_in("Return the tokens that the model sees and the right ones.") == []
+    assert (
+        names_in("Return x + branch(norm(x)) (T,H), and the pair of what norm and branch have saved.") == []
+    )
+    assert names_in("Return scores (M,V) at some rows, and MaskedLmLogitsSaved(rows, linear).") == []
+    assert names_in("Update params, m and v (N,) in place, and return the three.") == ["params", "m", "v"]
     assert names_in(None) == []
+
+
+def of_answers(pairs, arguments=None):
+    """What is said of wrong answers, each with the right one."""
+    arguments = arguments or [{} for _ in pairs]
+    asked = [
+        Asked(parts_of(found, []), parts_of(right, []), given)
+        for (found, right), given in zip(pairs, arguments, strict=True)
+    ]
+    return diagnose(asked, [])
+
+
+def test_a_single_number_is_not_called_an_array():
+    pairs = [(float(found), float(right)) for found, right in RNG.standard_normal((6, 2))]
+    assert of_answers(pairs) == ""
+    assert of_answers([(right**2, right) for _, right in pairs]) == (
+        "The answer is the square of what it should be."
+    )
+    assert of_answers([*pairs, (1.0, 1.0)]) == "The answer is wrong in 6 of 7 questions."
+
+
+@pytest.mark.parametrize(
+    ("pairs", "text"),
+    [
+        ([([], [1]), ([0], [1])], "In one question, answer[0] is missing; expected 1."),
+        ([([0], [1, 2]), ([0], [0, 2])], "In one question, answer[0] is 0; expected 1."),
+        ([([[1, 2], [4]], [[1, 2], [3]])], "In one question, answer[1][0] is 4; expected 3."),
+        (
+            [([0], [0, 1]), ([0], [0, 2])],
+            "The answer lacks entries, and has none that is wrong. "
+            "In one question, answer[1] is missing; expected 1.",
+        ),
+        (
+            [([0, 3], [0])],
+            "has extra entries, and lacks none. In one question, answer[1] is 3; expected nothing",
+        ),
+        ([("ab", "ba")], "In one question, answer is 'ab'; expected 'ba'."),
+        ([(np.array([True, False]), np.array([True, True]))], ""),
+    ],
+)
+def test_lists_and_truth_values_are_not_entries_of_arrays(pairs, text):
+    told_of_them = of_answers(pairs)
+    assert text in told_of_them and (text or not told_of_them)
+    assert not re.search("finite|zero|every entry", told_of_them)
+
+
+def test_entries_are_counted_in_right_answers_too():
+    right = RNG.standard_normal((6, 5))
+    pairs = [(row + (number % 2) * RNG.standard_normal(5), row) for number, row in enumerate(right)]
+    assert of_answers(pairs) == "The answer is wrong in 15 of 30 entries."
+    assert of_answers(pairs[1::2]) == "The answer is wrong in every entry."
+
+
+def test_where_entries_are_wrong_is_not_told_by_the_tolerance():
+    right = [table * np.where(RNG.random(table.shape) < 0.4, 1e-12, 1.0) for table in TABLES]
+    pairs = [(table * (1 + RNG.random(table.shape)), table) for table in right]
+    assert of_answers(pairs) == "The answer is wrong in every entry."
+    wrong_where_large = [(np.where(abs(table) > 1e-3, found, table), table) for found, table in pairs]
+    assert "is off only where the right number is far from zero" in of_answers(wrong_where_large)
+
+
+def test_questions_whose_answers_are_not_finite_are_named():
+    x = [RNG.standard_normal(size) + 0j for size in (3, 1, 5, 1)]
+    given = [{"x": values} for values in x]
+    with np.errstate(all="ignore"):
+        pairs = [((values * values).sum() / (values.size - 1), (values * values).mean()) for values in x]
+    assert of_answers(pairs, given) == "The answer is not finite (nan or inf) where x.shape[0] is 1."
+    tables = [np.where(np.arange(len(table))[:, None] > 1, np.nan, table) for table in TABLES]
+    given = [{"W": RNG.standard_normal(table.shape)} for table in TABLES]
+    text = of_answers(list(zip(tables, TABLES, strict=True)), given)
+    assert text == "The answer is not finite (nan or inf) in some places."
+
+
+def test_an_axis_that_is_not_summed_is_named():
+    tables = [*TABLES, TABLES[0][:0]]
+    sums = [(table, table.sum(0)) for table in tables]
+    assert of_answers(sums) == "The answer would be right if it were summed over axis 0."
+    numbers = [(row, row.sum()) for row in TABLES[0]]
+    assert of_answers(numbers) == "The answer would be right if it were summed over axis 0."
+    assert of_answers([(table, table[0]) for table in TABLES]) == ""
+
+
+def test_parts_without_names_are_indexed():
+    pairs = [((2 * x, (x, y)), (x, (y, x))) for x, y in zip(*RNG.standard_normal((2, 3, 4)), strict=True)]
+    assert of_answers(pairs) == (
+        "answer[0] is 2 times what it should be. answer[1] has the right entries in another order."
+    )
+
+
+IN_PLACE = "x[x.real < 0] = 0\n    return x"
+CENTRAL = "exact = (f(*arguments[:place], x + 1e-3 * v, *arguments[place + 1 :]) - f(*arguments)) / 1e-3"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says", "never_says"),
+    [
+        (("05.2", "hinge", "return np.where(x.real > 0, x, 0)", IN_PLACE), r"new one\. \(seed", "nearly"),
+        (
+            ("05.2", "hinge", "np.where(x.real > 0, x, 0)", "(x + abs(x)) / 2"),
+            "real part is off by .* Likely: abs forgets",
+            "same function",
+        ),
+        (("05.11", "wrong_gradients", "exact = f(*moved).imag / 1e-30", CENTRAL), "3 numbers", "Likely"),
+        (
+            ("06.8", "layer_norm", "LayerNormSaved(x_hat, rstd,", "LayerNormSaved(x_hat, rstd[:, 0],"),
+            "the result is right, but no backward can use what it saves: operands",
+            "no use",
+        ),
+        (
+            ("06.8", "layer_norm", "LayerNormSaved(x_hat, rstd,", "LayerNormSaved(x_hat, 2 * rstd,"),
+            "the result is right, but what it saves is wrong: the gradient of x .*rstd is 2 times",
+            "no use",
+        ),
+        (
+            (
+                "06.8",
+                "layer_norm",
+                "np.sqrt((centred * centred).mean(1, keepdims=True) + eps)",
+                "(np.sqrt((centred * centred).mean(1, keepdims=True)) + eps)",
+            ),
+            r"the result \(layer_norm large eps\) is off .* It is right without “large eps”",
+            "the result is right|every entry",
+        ),
+        (
+            (
+                "07.1",
+                "pooler",
+                "saved_rows, saved_linear, saved_tanh",
+                "saved_rows, saved_tanh, saved_linear",
+            ),
+            "the result is right, but no backward can use what it saves",
+            "no use",
+        ),
+        (
+            ("13.5", "other_weights", "p * (1 - rest / rest.min())", "p * (1 + 3 * rest / rest.max())"),
+            "^a weight is negative",
+            "off by",
+        ),
+        (
+            ("15.2", "full_sentences", "> room", "> room - 2"),
+            r"^the answer is a list of \d lists of numbers, of the lengths 8, 9; expected .*Asked with",
+            "a number",
+        ),
+    ],
+    ids=lambda each: "-".join(each[:2]) if isinstance(each, tuple) else "",
+)
+def test_a_verdict_says_nothing_false(wrong, says, never_says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = said_of(Wrong(*wrong, ""))
+    assert re.search(says, text) and not re.search(never_says, text), text
+
+
+def test_truth_values_are_told_by_index():
+    right = np.eye(3) > 0
+    wrong = right.copy()
+    wrong[1, 2] = True
+    with pytest.raises(Rejected, match=r"the answer has True at \[1, 2\], where False is expected"):
+        compare(wrong, right, 0.0)
+
+
+def test_two_mistakes_with_the_same_answers_are_both_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lesson = course.begin("05")
+    (index,) = (n for n, one in enumerate(lesson.exercises) if "length" in one.functions)
+    exercise = lesson.exercises[index]
+    mistakes = tuple(each._replace(sentence=f"{each.sentence} Again.") for each in exercise.mistakes)
+    lesson.exercises[index] = exercise._replace(mistakes=(*exercise.mistakes, *mistakes))
+    namespace = {"np": np}
+    execute("def length(x):\n    return np.linalg.norm(x)\n", namespace)
+    lesson.check(namespace["length"], seed=SEED)
+    told_once = "NumPy's norm takes absolute values."
+    assert f"Likely: {told_once} Or: {told_once} Again." in lesson.verdicts[-1].text
+
+
+def test_no_two_sizes_of_a_question_agree():
+    for seed in range(40):
+        (case,) = _cases("take_rows", np.random.default_rng(seed))
+        x, (rows, _) = case.arguments["x"], case.forward(Ops(), case.inputs, {})
+        sizes = [len(x), x.shape[1], len(rows)]
+        assert len(set(sizes)) == 3, (seed, sizes)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def test_pieces_are_those_of_the_core_if_every_pair_is_asked():
     assert learn_pieces(words, 10**6, pairs_of, gain_of) == learn(words, 10**6, min_frequency=2)
 
 
-def test_a_gain_of_somebodys_own_decides_what_is_joined():
+def test_a_custom_gain_decides_what_is_joined():
     words = {"ab": 5, "cd": 9}
     found = [learn_pieces(words, 14, pairs_of, one)[-1] for one in (lambda c, p, n: n, lambda c, p, n: -n)]
     assert found == ["cd", "ab"]

@@ -288,7 +288,7 @@ def test_progress_counts_what_is_right_in_each_chapter(monkeypatch, tmp_path, ca
         ("glossary 05", "the glossary is of all chapters"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_in_one_sentence(words, told, tmp_path, monkeypatch, capsys):
+def test_arguments_that_do_not_fit_are_refused_in_one_sentence(words, told, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()

@@ -76,7 +76,7 @@ def solution(number):
     return next(one.solution for one in exercises(path) if one.number == number)
 
 
-def test_a_derivative_by_richardsons_differences_is_told_from_the_complex_step():
+def test_richardsons_differences_are_rejected_where_the_complex_step_passes():
     assert {one.state for one in verdicts("05.1", solution("05.1"), range(6))} == {"passed"}
     assert {one.state for one in verdicts("05.1", RICHARDSON, range(6))} == {"failed"}
 

@@ -29,12 +29,12 @@ LINEAR = [
         "linear_backward",
         "saved.x.T @ dy",
         "saved.x.T @ dy + saved.weight",
-        "weight has a term weight too",
+        "weight has an extra term weight",
     ),
     ("05.4", "linear_backward", "saved.x.T @ dy", "abs(saved.x.T @ dy)", "weight has lost its signs"),
     ("05.4", "linear_backward", "saved.x.T @ dy", "saved.x[:1].T @ dy[:1]", "weight .*wrong|single row"),
     ("05.4", "linear_backward", "saved.x.T @ dy", "saved.x[::-1].T @ dy", "right for a single row"),
-    ("05.4", "linear", "x @ weight + bias", "x @ weight + 2 * bias", "has a term bias too many"),
+    ("05.4", "linear", "x @ weight + bias", "x @ weight + 2 * bias", "has an extra term bias"),
     ("05.4", "linear", "x @ weight + bias", "(x + 1) @ weight + bias", "where weight is 0|in each column"),
     ("05.4", "linear", "x @ weight + bias", "(x @ weight + bias).clip(-3)", "negative|small|large"),
     (
@@ -120,7 +120,13 @@ NORMS = [
         "(np.sqrt((centred * centred).mean(1, keepdims=True)) + eps)",
         "eps",
     ),
-    ("06.8", "layer_norm", "x - x.mean(1, keepdims=True)", "x - x.mean(0, keepdims=True)", ""),
+    (
+        "06.8",
+        "layer_norm",
+        "x - x.mean(1, keepdims=True)",
+        "x - x.mean(0, keepdims=True)",
+        "Likely.*along the row",
+    ),
     ("06.8", "layer_norm", "x - x.mean(1, keepdims=True)", "x", "in each column|in each row|multiple of"),
     (
         "06.8",
@@ -176,7 +182,7 @@ NORMS = [
         "layer_norm_backward",
         "(dy * x_hat).sum(0), dy",
         "(dy * x_hat).sum(0) + saved.gamma, dy",
-        "gamma has a term gamma too many",
+        "gamma has an extra term gamma",
     ),
     (
         "06.2",

@@ -118,7 +118,7 @@ def test_real_commonsense_qa():
     assert (found[-1].id, found[-1].label) == ("5af7c7860e3be61d4cfd814cc109f9d9", 2)
 
 
-def test_labels_that_are_not_told(tmp_path):
+def test_missing_labels_are_none(tmp_path):
     item = {"ctx_a": "a", "ctx_b": "", "endings": ["x", "y"], "label": ""}
     assert choice.read_hellaswag(lines(tmp_path, item))[0].label is None
     item = {"idx": 1, "premise": "a", "question": "cause", "choice1": "x", "choice2": "y", "label": -1}

@@ -73,7 +73,7 @@ def test_a_line_without_a_text_says_what_it_has(row, said, tmp_path):
     assert str(caught.value) == f"{file}, {said}"
 
 
-def test_a_line_that_is_no_json_is_told_by_its_number(tmp_path):
+def test_a_line_that_is_not_json_is_refused_with_its_number(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\nplain text\n')
     with pytest.raises(InputError, match=r"a\.jsonl, line 2: not JSON \(.*\); each line has to be"):
         list(sentences(tmp_path / "a.jsonl"))
@@ -175,7 +175,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_bad_article_is_left_out_and_told_of(kind, tmp_path):
+def test_a_bad_article_is_left_out_and_warned_of(kind, tmp_path):
     file = dump(tmp_path / "a.xml", "One.", HOSTILE[kind], "Two.", HOSTILE["braces"])
     with pytest.warns(
         UserWarning, match=r"a\.xml: left out 2 articles that could not be parsed, first '1' \("
@@ -357,7 +357,7 @@ def told(tmp_path, lines):
     return [str(one.message) for one in caught]
 
 
-def test_many_repeated_lines_are_told_of_with_one_of_them(tmp_path):
+def test_many_repeated_lines_are_warned_of_with_an_example(tmp_path):
     lines = [f"line {number:05}" for number in range(2000)]
     assert told(tmp_path, lines) == []
     assert told(tmp_path, [*lines, *lines[:80]]) == []  # 4%

@@ -214,7 +214,7 @@ def test_a_file_that_is_wrong_is_refused_with_its_place(tmp_path, task, text, se
         glue.read(task, write(tmp_path, "dev.tsv", text), "dev")
 
 
-def test_missing_files_and_unknown_names_are_told(tmp_path):
+def test_missing_files_and_unknown_names_are_refused(tmp_path):
     with pytest.raises(
         InputError, match=r"no dev_matched.tsv in .* nor in a folder MNLI-m or MNLI inside it"
     ):
@@ -229,7 +229,7 @@ def test_missing_files_and_unknown_names_are_told(tmp_path):
         glue.read("rte", tmp_path, "validation")
 
 
-def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):
+def test_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path):
     (tmp_path / "dev.tsv").write_bytes(b"sentence\tlabel\nfine\t1\ncaf\xe9\t1\n")
     with pytest.raises(InputError, match=r"dev.tsv, line 3 is not UTF-8: byte 0xe9; convert"):
         glue.read("sst2", tmp_path, "dev")

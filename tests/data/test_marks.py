@@ -21,7 +21,7 @@ JAPANESE = "がっこうでべんきょうをします"
         (JAPANESE, 21, "is read as 'かっこうてへんきょうをします'"),
     ],
 )
-def test_marks_that_are_stripped_are_told(text, share, example):
+def test_stripped_marks_are_warned_of(text, share, example):
     marks = MarkCounts(BasicTokenizer())
     marks.add(text)
     marks.add("")
@@ -42,7 +42,7 @@ def test_few_marks_are_not_worth_a_sentence(text, recwarn):
 
 
 @pytest.mark.parametrize("rules", [{"lower_case": False}, {"strip_accents": False}])
-def test_kept_marks_are_not_told(rules, recwarn):
+def test_kept_marks_are_not_warned_of(rules, recwarn):
     marks = MarkCounts(BasicTokenizer(**rules))
     marks.add(HINDI)
     marks.warn()

@@ -141,7 +141,7 @@ def test_every_file_is_in_one_part_and_their_order_is_kept(tmp_path_factory, siz
 @pytest.mark.parametrize(
     "text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/2", "1/2/3", "1.5/2", "1/" + "9" * 20, ""]
 )
-def test_what_is_no_part_is_said_to_be_none(text):
+def test_what_is_not_a_part_is_refused(text):
     with pytest.raises(InputError, match="part=.* is not possible; give I/N with I from 1 to N, such as 2/3"):
         Part.parse(text)
 

@@ -305,10 +305,14 @@ def test_contents_that_contradict_each_other_are_noticed(tmp_path, tokenizer):
         altered("sentences.bin", [1, 1, 1], "<u2")
     with pytest.raises(InputError, match="don't add up"):
         altered("sentences.bin", [3, 0, 1], "<u2")
-    with pytest.raises(InputError, match="does not rise"):
+    with pytest.raises(InputError, match=r"ends in documents\.bin do not rise to tokens=4 of meta\.json"):
         altered("documents.bin", [3, 2, 3, 3], "<u8")
-    with pytest.raises(InputError, match="does not rise"):
+    with pytest.raises(InputError, match=r"ends in documents\.bin do not rise to tokens=4 of meta\.json"):
         altered("documents.bin", [2**63, 2, 4, 3], "<u8")
+    for sentence_ends in ([3, 3], [0, 3], [4, 3], [2, 2]):  # the tokens' own ends are sound
+        words = r"ends in documents\.bin do not rise to sentences=3 of meta\.json"
+        with pytest.raises(InputError, match=words):
+            altered("documents.bin", [3, sentence_ends[0], 4, sentence_ends[1]], "<u8")
     with pytest.raises(InputError, match="token 999 is outside its vocabulary"):
         altered("tokens.bin", [5, 6, 999, 8], "<u2")
     with pytest.raises(InputError, match="document=2 is not one of the 2"):

@@ -331,7 +331,7 @@ def trivia_item(**changes):
     return {"Data": [{key: value for key, value in item.items() if value is not None}]}
 
 
-def test_trivia_reads_400_tokens_of_a_document_where_nothing_is_said(tmp_path):
+def test_trivia_reads_400_tokens_of_a_document_by_default(tmp_path):
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "A.txt").write_text("Ann, " + "word " * 500)
     [question] = trivia.read(write(tmp_path, trivia_item()))

@@ -5,10 +5,11 @@ import gzip
 import io
 import json
 import lzma
+import re
 import zipfile
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 from real_data import real_data
 
 from minibert.base.errors import InputError
@@ -99,7 +100,7 @@ def test_columns_by_name_and_by_number(tmp_path):
     assert [one.id for one in tables.read_texts(path, "review", label=None, id="stars")] == ["5", "1"]
 
 
-def test_delimiters_go_by_the_suffix_or_as_told(tmp_path):
+def test_delimiters_follow_the_suffix_or_the_argument(tmp_path):
     tabbed = 'text\tlabel\n"Good, he said\t1\n'
     expected = [TextExample("0", '"Good, he said', None, "1")]
     assert tables.read_texts(write(tmp_path, tabbed, "a.tsv")) == expected
@@ -111,7 +112,7 @@ def test_delimiters_go_by_the_suffix_or_as_told(tmp_path):
 
 
 @pytest.mark.parametrize("name, sign", [("a.csv", ";"), ("a.csv", "\t"), ("a.csv", "|"), ("a.tsv", ",")])
-def test_a_delimiter_is_told_by_the_header(tmp_path, name, sign):
+def test_a_delimiter_is_detected_from_the_header(tmp_path, name, sign):
     path = write(tmp_path, f'text{sign}label\n"a{sign}b"{sign}1\n', name)
     assert tables.read_texts(path) == [TextExample("0", f"a{sign}b", None, "1")]
     assert tables.read_texts(path, "text", label=2) == tables.read_texts(path)
@@ -157,7 +158,9 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.jsonl", '{"text": null, "label": 1}\n', {}, r"line 1: the column 'text' has no text"),
         ("a.jsonl", '{"text": "a", "label": null}\n', {}, r"line 1: the column 'label' is empty"),
         ("a.jsonl", "text,label\na,1\n", {}, r"line 1: not JSON"),
-        ("a.json", '[\n{"text": "a"}]\n', {}, r"line 1: not JSON"),
+        ("a.json", '[\n{"text": "a"}]\n', {}, r"a.json is one JSON array over several lines; write each"),
+        ("a.json", '[{"text": "a"},\n{"text": "b"}]\n', {}, r"a.json is one JSON array over several lines"),
+        ("a.json", '{"text": "a", "label": "b"}\n[\n', {}, r"line 2: not JSON"),
     ],
 )  # fmt: skip
 def test_a_table_that_is_wrong_is_refused_with_its_line(tmp_path, name, text, options, sentence):
@@ -203,7 +206,7 @@ def test_other_files_than_text_are_named_as_what_they_are(tmp_path, head, what):
         tables.read_texts(tmp_path / "a.csv")
 
 
-def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):
+def test_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"text,label\na,1\nr\xe9sum\xe9,1\n")
     with pytest.raises(InputError, match=r"a.csv, line 3 is not UTF-8: byte 0xe9"):
         tables.read_texts(tmp_path / "a.csv")
@@ -348,6 +351,9 @@ def test_questions_that_are_wrong_are_refused_with_their_line(tmp_path, name, te
 def test_what_is_quoted_between_tabs_comes_back(tmp_path_factory, rows, quoting):
     out = io.StringIO()
     csv.writer(out, delimiter="\t", quoting=quoting).writerows([("a", "b", "c"), *rows])
+    # If cells are cut so that every line still has three parts, the file can be read in two ways.
+    tabs = {line.count("\t") for line in re.split("[\r\n]+", out.getvalue()) if line}
+    assume(tabs != {2} or not any(sign in cell for row in rows for cell in row for sign in "\t\r\n"))
     path = write(tmp_path_factory.mktemp("tsv"), out.getvalue(), "a.tsv")
     found = tables.read_texts(path, "a", "b", "c")
     assert [(one.first, one.second, one.label) for one in found] == [(a, b, c.strip()) for a, b, c in rows]

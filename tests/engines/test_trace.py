@@ -125,7 +125,7 @@ def test_bytes_are_those_of_the_dtype_whatever_it_is():
     assert rows["novelty", "forward"].moved == 2 * (24 + 24) + 16
 
 
-def test_an_engine_of_one_s_own_may_call_its_arguments_something_else():
+def test_a_custom_engine_may_rename_its_arguments():
     class Renamed(Ops):
         def linear(self, a, w, b):
             return super().linear(a, w, b)
@@ -367,7 +367,7 @@ def test_the_table_is_aligned_in_a_hundred_columns_and_gathers_what_is_small(mon
     assert "of peak" not in seen.table()
 
 
-def test_speeds_are_told_of_steps_that_were_timed(tmp_path, capsys):
+def test_speeds_are_shown_of_steps_that_were_timed(tmp_path, capsys):
     with RunLog(tmp_path, 0, 3, peak=200.0) as log:
         log.step(1, 1000, {"loss": 1.5, "learning_rate": 1e-3}, seconds=0.5, operations=50e9)
         log.step(2, 1000, {"loss": 1.5, "learning_rate": 1e-3}, seconds=0.25, operations=100e9)

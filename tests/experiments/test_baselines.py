@@ -36,7 +36,7 @@ def test_words_tell_the_class_of_a_text():
     assert (name, found) == ("naive Bayes of words", [{"label": "1"}, {"label": "0"}, {"label": "0"}])
 
 
-def test_sides_of_a_pair_are_told_apart_and_what_they_share_counts():
+def test_sides_of_a_pair_are_distinguished_and_shared_words_count():
     columns = create("classify", {"second": "second"})
     sided = texts(("x", "y", "a"), ("y", "x", "b")) * 4
     name, found = strongest(columns, sided, sided, ("a", "b"))
@@ -47,7 +47,7 @@ def test_sides_of_a_pair_are_told_apart_and_what_they_share_counts():
     assert name == "naive Bayes of shared words" and found == [{"label": "a"}, {"label": "b"}]
 
 
-def test_a_constant_wins_where_nothing_is_told():
+def test_a_constant_wins_where_words_carry_no_information():
     train = texts(("x", None, "0"), ("x", None, "1"), ("x", None, "1"))
     dev = texts(("y", None, "0"), ("y", None, "0"), ("y", None, "1"))
     assert strongest(create("sst2"), train, dev, ("0", "1"))[0] == "always 0"

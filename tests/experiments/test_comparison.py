@@ -121,7 +121,7 @@ def test_the_difference_and_its_paired_interval_are_those_of_a_count_by_hand(tun
     assert f"B - A: {100 * found['difference']:.2f}, 95% of paired bootstrap samples of 60 examples" in text
 
 
-def test_a_difference_that_holds_zero_is_said_not_to_be_one(tuned, tmp_path):
+def test_an_interval_with_zero_is_not_called_a_difference(tuned, tmp_path):
     shutil.copytree(tuned / "long", tmp_path / "same")
     found = compare([tuned / "long", tmp_path / "same"])
     assert found.to_json()["differences"][0]["interval"] == pytest.approx([-0.0602, 0.0602], abs=1e-4)

@@ -139,7 +139,7 @@ def test_perplexities_are_no_percentages():
     assert "3 × 768, 12 heads on LM (paper 4.68 < 5.84, ours in nats): yes, +0.071 [0.051, 0.090]" in text
 
 
-def test_figures_of_the_paper_that_are_equal_are_said_to_be_so():
+def test_equal_numbers_of_the_paper_are_called_equal():
     ordering = TABLES["table5"].orderings[0]._replace(worse="BERT")
     found = judged_of("table5")._replace(verdicts=[(ordering, Verdict("no", -0.1, -0.2, -0.05, 0.1))])
     assert "BERT > BERT on MNLI-m (paper 84.4 = 84.4): no, -10.0 [-20.0, -5.0]" in page.table_text(found)

@@ -4,7 +4,7 @@ import html
 
 import pytest
 from small_corpus import write_corpus
-from small_tasks import write_model
+from small_tasks import reviews, write_model
 
 import minibert
 from minibert import Bert
@@ -33,6 +33,21 @@ def test_a_run_is_shown_with_its_checkpoints(tmp_path):
     assert page.title == "run" and '"name":"run@2"' in page.html and '"step":null' in page.html
 
 
+def test_an_estimator_and_the_folder_that_it_saves_give_the_same_page(folder, tmp_path):
+    texts, labels = zip(*reviews(40, 1), strict=True)
+    classifier = minibert.TextClassifier(folder, engine="numpy", max_steps=2)
+    with pytest.raises(InputError, match="This TextClassifier is not fitted yet"):
+        minibert.show(classifier)
+    classifier.fit(texts, labels).save(tmp_path / "kept")
+    page, of_folder = minibert.show(classifier), minibert.show(tmp_path / "kept")
+    assert page.title == "TextClassifier" and '["0","1"]' in page.html
+    assert page.html.replace("TextClassifier", "kept") == of_folder.html
+    classifier = minibert.TextClassifier(folder, engine="numpy", max_steps=2, long="windows", max_length=8)
+    message = "This TextClassifier has a head that joins the windows of long texts, which a page can't"
+    with pytest.raises(InputError, match=message):
+        minibert.show(classifier.fit(texts, labels))
+
+
 def test_a_notebook_has_it_in_a_frame_where_only_its_own_scripts_run(folder, browser):
     page = minibert.show(folder, text="the film was [MASK]")
     shown = page._repr_html_()
@@ -51,7 +66,7 @@ def test_a_notebook_has_it_in_a_frame_where_only_its_own_scripts_run(folder, bro
 
 
 def test_what_can_not_be_shown_gets_a_sentence(folder):
-    with pytest.raises(InputError, match="There is no model to show"):
+    with pytest.raises(InputError, match="There is no model to show; give a folder, a Run, a Bert or an est"):
         minibert.show()
     with pytest.raises(InputError, match="text_pair='b' is the second of two texts|second of two texts"):
         minibert.show(folder, text_pair="b")

@@ -599,7 +599,7 @@ def test_the_gradient_of_a_guess_is_numpys_and_changes_with_text_and_switches(pa
     assert_gradient(page, gradient_figures(references, folder, "a very [MASK] journey was it", 5))
 
 
-def test_the_figures_of_a_piece_are_told_by_pointer_and_by_keyboard(page, folder, references):
+def test_numbers_of_a_piece_are_shown_by_pointer_and_keyboard(page, folder, references):
     _, products, norms = gradient_figures(references, folder, TEXT, 5)
     pieces = texts(page, "#piece-list .piece")
 
@@ -903,7 +903,7 @@ def test_dark_and_light_are_drawn_in_their_own_colours(page):
     assert forwards(page) == before
 
 
-def test_a_browser_without_canvas_or_scripts_is_told(browser, path):
+def test_a_browser_without_canvas_or_scripts_gets_a_notice(browser, path):
     context = browser.new_context(offline=True)
     context.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
     page = context.new_page()

@@ -3,6 +3,7 @@
 import json
 import shutil
 from functools import partial
+from pathlib import Path
 
 import pytest
 from small_tasks import reviews, write_model, write_table
@@ -10,8 +11,8 @@ from small_tasks import reviews, write_model, write_table
 from minibert.base.errors import InputError
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
+from minibert.finetuning.examples import asked_examples, read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import asked_examples, read_examples
 from minibert.finetuning.run import evaluate, finetune, predict
 from minibert.tasks import registry
 
@@ -50,7 +51,7 @@ def parts(run):
 
 
 @pytest.mark.thorough
-def test_the_parts_of_a_divided_file_are_told_apart(of_a_file, of_a_folder, table):
+def test_the_parts_of_a_divided_file_are_distinguished(of_a_file, of_a_folder, table):
     for run, data in ((of_a_file, table), (of_a_folder, table.parent), (of_a_folder, table)):
         train, dev = parts(run)
         assert (len(train), len(dev)) == (80, 20)
@@ -110,8 +111,8 @@ TEXTS = ("the film is warm", "a dull story")
 def test_a_table_without_labels_is_predicted_with_its_texts(of_a_file, tmp_path, suffix, split):
     other = tmp_path / f"{split}.{suffix}"
     other.write_text(UNLABELLED[suffix].format(*TEXTS))
-    for data in (other, tmp_path):
-        report = predict([of_a_file], data, split, tmp_path / "out", engine="numpy")
+    for out, data in {"a": other, "b": tmp_path}.items():
+        report = predict([of_a_file], data, split, tmp_path / out, engine="numpy")
         table, lines = ([*open(file, encoding="utf-8")] for file in report["files"])
         rows = [line.rstrip("\n").split("\t") for line in table]
         found = [json.loads(line) for line in lines]
@@ -125,8 +126,40 @@ def test_a_table_without_labels_is_predicted_with_its_texts(of_a_file, tmp_path,
 def test_a_missing_column_of_texts_is_no_table_without_labels(of_a_file, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text("review\na film\n")
-    with pytest.raises(InputError, match=r"has no column 'text', its header is .*review"):
+    advice = "its header is review; rename that of the text to 'text'"
+    with pytest.raises(InputError, match=rf"has no column 'text', {advice}\.$"):
         predict([of_a_file], other, "dev", tmp_path / "out", engine="numpy")
+    other.write_text("text\na film\n")
+    advice = "its header is text; rename that of the label to 'label'"
+    with pytest.raises(InputError, match=rf"has no column 'label', {advice}\.$"):
+        evaluate([of_a_file], other, "dev", engine="numpy")
+
+
+def test_predictions_are_not_written_over_nor_into_a_run_nor_into_a_file(of_a_file, table, tmp_path):
+    ask = partial(predict, [of_a_file], table, "dev", engine="numpy")
+    files = ask(out=tmp_path / "out")["files"]
+    before = Path(files[-1]).read_bytes()
+    with pytest.raises(
+        InputError, match="out' already holds predictions, classify-dev.jsonl; choose another"
+    ):
+        ask(out=tmp_path / "out")
+    assert Path(files[-1]).read_bytes() == before
+    with pytest.raises(InputError, match="run' is the folder of a model; choose another"):
+        ask(out=of_a_file)
+    with pytest.raises(InputError, match="results.csv' looks like a file; name a folder"):
+        ask(out=tmp_path / "results.csv")
+    assert not (tmp_path / "results.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "own"), {"sst2": "classify", "stsb": "regress", "ner": "tag", "squad1": "qa"}.items()
+)
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_a_table_is_not_the_files_of_an_official_task(table, task, own, share):
+    options = FinetuneOptions(task, table, "model", split_dev=share)
+    what = f"train.tsv' is a file, and {task} reads a folder of its official files"
+    with pytest.raises(InputError, match=f"{what}; for a table of your own choose the task {own}"):
+        read_examples(registry.create(task), options)
 
 
 @pytest.mark.parametrize("header", [True, False])

@@ -12,7 +12,7 @@ from minibert import cli, hub
 from minibert.base.errors import InputError
 from minibert.core.batch import Feature, Sequence
 from minibert.data.glue import TextExample
-from minibert.finetuning import balance, preparation
+from minibert.finetuning import balance, splitting
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, evaluate, finetune, predict
@@ -91,7 +91,7 @@ def test_a_label_seen_only_in_dev_is_refused_before_anything_is_written(model, t
 
 def test_a_divided_table_keeps_its_rare_labels_in_both_parts():
     examples = labelled(*[("often",)] * 20, *[("often", "rare")] * 10, *[()] * 10, ("once",))
-    train, dev = preparation.split(examples, 0.2, stratified=True)
+    train, dev = splitting.split(examples, 0.2, stratified=True)
     assert Counter(one.label for one in dev) == {("often",): 4, ("often", "rare"): 2, (): 2}
     assert ("once",) in [one.label for one in train]
 
@@ -100,14 +100,14 @@ def test_a_divided_table_keeps_its_rare_labels_in_both_parts():
 def test_pairs_with_the_same_first_text_are_not_divided(stratified):
     rng = np.random.default_rng(0)
     pairs = [TextExample(str(n), f"premise {n // 3}", f"h {n}", "abc"[rng.integers(3)]) for n in range(300)]
-    train, dev = preparation.split(pairs, 0.2, stratified)
+    train, dev = splitting.split(pairs, 0.2, stratified)
     assert not {one.first for one in train} & {one.first for one in dev}
     assert sorted(train + dev, key=lambda one: int(one.id)) == pairs
     assert 54 <= len(dev) <= 63
     if stratified:
         counts, taken = (Counter(one.label for one in part) for part in (pairs, dev))
         assert all(abs(taken[label] - 0.2 * counts[label]) <= 3 for label in counts)
-    assert preparation.split(pairs, 0.2, stratified) == (train, dev)
+    assert splitting.split(pairs, 0.2, stratified) == (train, dev)
 
 
 # weights of classes
@@ -186,7 +186,7 @@ def test_a_text_of_several_classes_counts_as_its_rarest():
 @pytest.mark.thorough
 @pytest.mark.parametrize("bilstm", [False, True])
 def test_a_balanced_run_that_was_stopped_ends_with_the_same_bytes(model, data, tmp_path, monkeypatch, bilstm):
-    given = dict(sampling="balanced", class_weights="balanced", bilstm=bilstm, max_steps=9, epochs=3)
+    given = dict(sampling="balanced", class_weights="blame=2", bilstm=bilstm, max_steps=9, epochs=3)
     given |= dict(train_examples=60, dev_examples=20, checkpoint_steps=2)
     whole = small_options(model, data, "multilabel", **given)
     finetune(whole, tmp_path / "whole", show=False)
@@ -240,3 +240,12 @@ def test_lstms_are_trained_saved_and_loaded_again(model, sst2, tmp_path, capsys)
 def test_what_a_frozen_model_has_no_use_for_is_refused(given):
     with pytest.raises(InputError, match=f"{next(iter(given))}=.* has no effect with feature_based='last'"):
         options("ner", feature_based="last", **given)
+
+
+def test_classes_are_not_balanced_twice():
+    both = options(class_weights="balanced", sampling="balanced")
+    message = "class_weights='balanced' and sampling='balanced' both even out the classes; give one of them"
+    with pytest.raises(InputError, match=f"^{message}"):
+        balance.refuse_balancing_twice(both)
+    balance.refuse_balancing_twice(options(class_weights="good=2", sampling="balanced"))
+    balance.check_balance(both, registry.create("classify"))  # as when a run of before is resumed

@@ -103,7 +103,7 @@ def without_checksums(out):
 
 @pytest.mark.representatives(text="{")
 @pytest.mark.parametrize("text", ["[]", "{", "null", '{"step": 1}', '{"step": "a"}', "[" * 10_000, "\xff"])
-def test_a_dev_file_of_anything_is_told_in_a_sentence(before_delivery, tmp_path, text):
+def test_a_damaged_dev_file_is_reported_in_a_sentence(before_delivery, tmp_path, text):
     options, run = before_delivery["whole"]
     out = shutil.copytree(run, tmp_path / "run")
     without_checksums(out)

@@ -41,7 +41,7 @@ def log_odds(model, ids, stretched, by):
 
 
 def test_scores_are_slopes_of_the_log_odds_along_each_word(classifier):
-    model = classifier._model
+    model = classifier.model_
     explanation = explain(model, TextExample("0", TEXTS[0], None, None), "1")
     encoding = model.tokenizer(TEXTS[0])
     ids = encoding.ids.tolist()
@@ -102,6 +102,8 @@ def test_numbers_and_several_classes_are_explained(folder):
 def test_what_can_not_be_explained_is_refused(classifier, folder):
     with pytest.raises(InputError, match="answer='2' is not a class of this model; choose one of 0, 1"):
         classifier.explain(TEXTS[0], "2")
+    with pytest.raises(InputError, match="text=None is not a text; give one text, or a pair as a tuple"):
+        classifier.explain(None)
     with pytest.raises(InputError, match="text=.* is several; give one text"):
         classifier.explain([TEXTS[0], TEXTS[1]])
     long = minibert.TextClassifier(folder, **FAST | {"max_steps": 1}, long="windows", max_length=8)

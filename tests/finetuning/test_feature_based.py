@@ -15,13 +15,13 @@ from minibert import Bert, Tokenizer, cli
 from minibert.base.errors import InputError
 from minibert.core.optim import Lamb
 from minibert.finetuning import preparation, running
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.feature_based import FeatureBasedRun, prepare
 from minibert.finetuning.frozen import activations
 from minibert.finetuning.frozen.activations import COMBINATIONS, layers_of, stored_vectors, word_vectors
 from minibert.finetuning.frozen.feature_tagger import FeatureTagger, TaggerFile
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import evaluate, finetune
 from minibert.model import bilstm
 from minibert.model.ops import Ops
@@ -339,7 +339,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(options, tmp_path,
     assert again["scores"] == whole["scores"]
 
 
-def test_runs_that_cannot_be_are_told(options, finished, tmp_path):
+def test_impossible_runs_are_refused(options, finished, tmp_path):
     with pytest.raises(InputError, match="already holds a run"):
         finetune(options, finished[0], show=False)
     other = dataclasses.replace(options, feature_based="sum-last-4")
@@ -367,7 +367,7 @@ def test_a_sweep_that_cannot_be_leaves_its_folder_as_it_was(options, tmp_path):
     assert len(finetune(dataclasses.replace(options, **rates), tmp_path / "a", show=False)["runs"]) == 2
 
 
-def test_a_folder_that_is_not_whole_is_told(finished, tmp_path):
+def test_an_incomplete_folder_is_refused(finished, tmp_path):
     broken = shutil.copytree(finished[0], tmp_path / "copy")
     weights = (broken / "tagger.safetensors").read_bytes()
     (broken / "tagger.safetensors").write_bytes(weights[:-10])

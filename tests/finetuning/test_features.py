@@ -155,7 +155,7 @@ def test_texts_are_read_a_few_at_a_time(model, tokenizer, monkeypatch):
 def test_a_text_too_long_loses_its_end_and_says_so(model, tokenizer, tmp_path):
     text = "anna lives in paris . the film is good"
     extractor = Extractor(model, pool="none", max_length=6)
-    with pytest.warns(UserWarning, match="1 texts are longer than 6 pieces"):
+    with pytest.warns(UserWarning, match="1 text has more than 6 tokens; the ends were cut"):
         report = write_features(extractor, [text, "rome"], tmp_path / "v.npy")
     assert report["cut"] == 1
     expected = model.encode(tokenizer("anna lives in paris")).hidden_states[-1]
@@ -182,7 +182,7 @@ def test_bytes_are_texts_as_well(model, tokenizer):
         ({"max_length": 65}, "max_length=65 is not possible; give 2, .* up to the 64 positions"),
     ],
 )
-def test_what_cannot_be_had_is_told(model, tokenizer, arguments, message):
+def test_impossible_vectors_are_refused(model, tokenizer, arguments, message):
     with pytest.raises(InputError, match=message):
         vectors_of(model, **{"texts": TEXTS} | arguments)
 

@@ -20,7 +20,7 @@ FIXTURES = ROOT / "tests" / "fixtures" / "tasks"
 
 
 def read(task, data, also, **more):
-    """What a run would learn from, and what it knows of it."""
+    """The training examples of a run, and its `TaskData`."""
     options = FinetuneOptions(task, data, "m", also=also, **more)
     return read_labelled(registry.create(task), options)
 
@@ -41,7 +41,7 @@ def snli(tmp_path_factory):
 
 def test_of_mnli_what_does_not_follow_is_not_entailed_for_rte(rte):
     alone, _ = read("rte", rte, ())
-    train, known = read("rte", rte, {"mnli": FIXTURES / "MNLI"})
+    train, data = read("rte", rte, {"mnli": FIXTURES / "MNLI"})
     assert train[: len(alone)] == alone
     more = train[len(alone) :]
     assert [one.label for one in more] == [
@@ -53,8 +53,8 @@ def test_of_mnli_what_does_not_follow_is_not_entailed_for_rte(rte):
         "not_entailment",  # neutral
     ]
     assert more[0][1:3] == ("The baker opened her shop.", "The shop was open.")
-    assert known["labels"] == ("entailment", "not_entailment")
-    assert known["train_tasks"] == {"rte": 40, "mnli": 6}
+    assert data.labels == ("entailment", "not_entailment")
+    assert data.train_tasks == {"rte": 40, "mnli": 6}
 
 
 def test_scores_of_sick_are_brought_to_the_scale_of_sts_b(tmp_path):
@@ -76,18 +76,18 @@ def test_squad_is_learnt_with_triviaqa(tmp_path):
     for split in ("train", "dev"):
         shutil.copy(FIXTURES / "squad" / "train-v1.1.json", tmp_path / f"{split}-v1.1.json")
     path = FIXTURES / "triviaqa" / "qa" / "wikipedia-train.json"
-    train, known = read("squad1", tmp_path, {"triviaqa": FIXTURES / "triviaqa"})
+    train, data = read("squad1", tmp_path, {"triviaqa": FIXTURES / "triviaqa"})
     own, theirs = squad.read(tmp_path / "train-v1.1.json"), trivia.read(path)
-    assert train == own + theirs and known["train_tasks"] == {"squad1": len(own), "triviaqa": len(theirs)}
-    assert known["dev_examples"] == own
+    assert train == own + theirs and data.train_tasks == {"squad1": len(own), "triviaqa": len(theirs)}
+    assert data.dev_examples == own
 
 
 def test_examples_of_other_tasks_are_drawn_without_those_of_the_first(rte, snli):
-    train, known = read("rte", rte, {"snli": snli, "mnli": FIXTURES / "MNLI"}, also_examples=5)
-    assert known["train_tasks"] == {"rte": 40, "snli": 5, "mnli": 5}
+    train, data = read("rte", rte, {"snli": snli, "mnli": FIXTURES / "MNLI"}, also_examples=5)
+    assert data.train_tasks == {"rte": 40, "snli": 5, "mnli": 5}
     every, _ = read("rte", rte, {"snli": snli})
     assert set(train[40:45]) < set(every[40:]) and len(every) == 100
-    assert read("rte", rte, {"snli": snli}, train_examples=7)[1]["train_tasks"] == {"rte": 7, "snli": 60}
+    assert read("rte", rte, {"snli": snli}, train_examples=7)[1].train_tasks == {"rte": 7, "snli": 60}
 
 
 def test_documents_of_two_files_stay_apart(tmp_path):
@@ -118,7 +118,7 @@ def test_documents_of_two_files_stay_apart(tmp_path):
             "rte",
             "mnli can be trained together only with .* name one of mnli, mnli-mm, ax, snli, sick.",
         ),
-        ("cola", "mrpc", "cola can be trained together only with .* name one of cola."),
+        ("cola", "mrpc", "only with .*; there is none but itself, so name cola again or leave it out."),
         ("stsb-similarity", "similar-pairs", "also={'similar-pairs': "),  # which has no scores
     ],
 )

@@ -266,7 +266,7 @@ def test_a_model_that_is_fine_tuned_can_be_fine_tuned_for_something_else(run, rt
     ]
 
 
-def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
+def test_a_custom_table_is_split_learnt_and_asked(model, tmp_path):
     rows = [(text, "liked" if label == "1" else "hated") for text, label in reviews(200, 9)]
     data = write_table(tmp_path / "all.tsv", ("review", "verdict"), rows)
     other = write_table(tmp_path / "other.tsv", ("review", "verdict"), rows[:50])
@@ -342,7 +342,7 @@ def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     rates = [unusual.rate(step) for step in (0, 10, 19, 20, 60)]
     assert rates == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
     options = FinetuneOptions("sst2", unusual.options.data, unusual.options.model, seed=6)
-    begun, _ = start_from(options, unusual.prepared.head, ("0", "1"))
+    begun, _ = start_from(options, unusual.prepared.data.head, ("0", "1"))
     np.testing.assert_array_equal(state.params.flat, begun.flat)
 
 
@@ -545,7 +545,7 @@ def test_a_model_of_one_segment_reads_no_pairs(sst2, rte, tmp_path):
     assert finetune(small_options(folder, sst2, max_steps=1), tmp_path / "run", show=False)["steps"] == 1
 
 
-def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run):
+def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run, tmp_path):
     before = (run / "report.json").read_bytes()
     with pytest.raises(InputError, match="already holds a run; resume it with resume=True"):
         finetune(small_options(model, sst2), run, show=False)
@@ -553,6 +553,9 @@ def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run):
         InputError, match="holds config.json, model.safetensors, tokenizer_config.json, vocab.txt.* of some"
     ):
         finetune(small_options(model, sst2), model, show=False)
+    (tmp_path / "training.json").write_text('{"corpus": []}')
+    with pytest.raises(InputError, match="' holds a run of minibert pretrain; choose another `out`"):
+        finetune(small_options(model, sst2), tmp_path, show=False)
     with pytest.raises(InputError, match="is a file"):
         finetune(small_options(model, sst2), sst2 / "dev.tsv", show=False)
     with pytest.raises(InputError, match=r"seed=9 \(the run has 0\)"):

@@ -297,7 +297,8 @@ def test_a_model_answers_other_files_that_mean_the_same_only(run, tmp_path):
 
 def test_a_model_of_pairs_reads_both_texts_of_a_table(model, rte, tmp_path):
     def said(folder, data, task=None):
-        files = predict([folder], data, "dev", tmp_path / "said", task=task, engine="numpy")["files"]
+        said = tmp_path / f"said{len(list(tmp_path.glob('said*')))}"
+        files = predict([folder], data, "dev", said, task=task, engine="numpy")["files"]
         return [json.loads(line)["probabilities"] for line in Path(files[-1]).read_text().splitlines()]
 
     run, own = tmp_path / "run", tmp_path / "own"

@@ -43,7 +43,7 @@ def test_what_was_written_is_read(tmp_path):
     [
         ([1], "it is [1], expected an object"),
         ({"task": "sst2"}, "'labels' is missing"),
-        (STORED | {"foo": 1}, "'foo' is none of its fields"),
+        (STORED | {"foo": 1}, "'foo' is not one of its fields"),
         (STORED | {"task": "nosuch"}, "task='nosuch' is not known; there are"),
         (STORED | {"task": ["sst2"]}, "'task' is ['sst2'], expected a string"),
         (STORED | {"labels": "ab"}, "'labels' is 'ab', expected a list of strings"),
@@ -63,7 +63,7 @@ def test_what_was_written_is_read(tmp_path):
         (STORED | {"tuned": {"t": float("nan")}}, "'tuned' is {'t': nan}, expected finite numbers"),
     ],
 )
-def test_what_it_can_not_hold_is_told_with_its_name(tmp_path, fields, said):
+def test_values_that_it_cannot_hold_are_refused_by_name(tmp_path, fields, said):
     with pytest.raises(InputError) as error:
         TaskFile.load(write(tmp_path, fields))
     assert str(error.value).startswith(f"{tmp_path / 'task.json'} can't be read: {said}")
@@ -90,7 +90,7 @@ def test_what_was_written_of_a_tagger_is_read(tmp_path):
     [
         (None, "it is None, expected an object"),
         ({"task": "ner"}, "'labels' is missing"),
-        (TAGGER | {"foo": 1}, "'foo' is none of its fields"),
+        (TAGGER | {"foo": 1}, "'foo' is not one of its fields"),
         (
             TAGGER | {"task": "rte", "columns": []},
             "'task' is 'rte', expected the name of a task that tags words",
@@ -106,7 +106,7 @@ def test_what_was_written_of_a_tagger_is_read(tmp_path):
         (TAGGER | {"config": TAGGER["config"] | {"width": "x"}}, "width='x' is not a whole number from 1 on"),
     ],
 )
-def test_what_a_tagger_s_file_can_not_hold_is_told_with_its_name(tmp_path, fields, said):
+def test_values_that_a_tagger_s_file_cannot_hold_are_refused_by_name(tmp_path, fields, said):
     (tmp_path / "tagger.json").write_text(json.dumps(fields), "utf-8")
     with pytest.raises(InputError) as error:
         TaggerFile.load(tmp_path)
@@ -115,7 +115,7 @@ def test_what_a_tagger_s_file_can_not_hold_is_told_with_its_name(tmp_path, field
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff\xff", b"[" * 100_000])
-def test_what_is_no_json_is_told(tmp_path, text):
+def test_a_file_that_is_not_json_is_refused(tmp_path, text):
     for one in (TaskFile, TaggerFile):
         (tmp_path / one.FILE).write_bytes(text)
         with pytest.raises(InputError, match=f"{one.FILE} can't be read as JSON .*; {one.ADVICE}"):

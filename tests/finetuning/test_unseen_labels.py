@@ -89,7 +89,7 @@ def test_a_table_without_labels_is_of_no_split(run, tmp_path, capsys):
         ("triviaqa", "nlp.cs.washington.edu/triviaqa"),
     ],
 )
-def test_where_official_files_are_is_said(task, place, run, tmp_path, capsys):
+def test_errors_say_where_official_files_are(task, place, run, tmp_path, capsys):
     there = tmp_path / "empty"
     there.mkdir()
     for folder in (tmp_path / "nowhere", there):

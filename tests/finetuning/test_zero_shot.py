@@ -64,7 +64,7 @@ def test_several_classes_are_each_judged_by_entailment_against_contradiction(fol
     assert list(alone["probabilities"]) == ["film"]
 
 
-def test_a_model_of_two_labels_and_a_table_of_ones_own_will_do(tmp_path):
+def test_zero_shot_takes_two_labels_and_a_custom_table(tmp_path):
     rte = write(tmp_path / "rte", "rte", ("entailment", "not_entailment"))
     (found,) = zero_shot(rte, TEXTS[:1], CLASSES, several=True)
     (expected,) = classify(rte, [(TEXTS[0], "This text is about film.")])
@@ -88,7 +88,7 @@ def test_texts_and_classes_may_come_one_by_one(folder):
         ({"texts": ["film", None]}, r"texts=\['film', None\] is not a list of strings; give one"),
         ({"texts": None}, "texts=None is not a list of strings; give one"),
         ({"texts": "film"}, "texts='film' is not a list of strings; give one"),
-        ({"texts": ["film", " "]}, "A text is empty; give one with words in it"),
+        ({"texts": ["film", " "]}, "The text at index 1 is empty; give one with words in it"),
         (
             {"template": "about it"},
             "template='about it' needs {} once; write it",

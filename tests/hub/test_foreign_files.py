@@ -110,7 +110,7 @@ def test_other_architecture_without_model_type_is_refused(folder, name):
         hub.load(folder)
 
 
-def test_a_bert_of_somebody_s_own_class_is_told_what_its_file_lacks(folder):
+def test_a_bert_of_a_custom_class_is_refused_with_what_its_file_lacks(folder):
     change(folder, model_type=None, architectures=["MyModel"])
     with pytest.raises(InputError, match=r'; if it is one, add "model_type": "bert" to config\.json\.$'):
         hub.load(folder)
@@ -126,7 +126,7 @@ def test_bert_without_model_type_is_read(folder, names):
     assert hub.load(folder)[0].H == CONFIG.H
 
 
-def test_head_of_somebody_s_own_class_is_named_when_loading(folder):
+def test_the_head_of_a_custom_class_is_named_when_loading(folder):
     tensors = load_file(folder / "model.safetensors")
     tensors["linear.weight"] = np.ones((3, CONFIG.H), np.float32)
     save_file(tensors, folder / "model.safetensors")

@@ -75,6 +75,10 @@ minibert finetune sst2 {TUNE} --class-weights good=2
 minibert finetune sst2 {TUNE} --class-weights good
 minibert finetune ner {TUNE} --class-weights balanced
 minibert finetune sst2 {TUNE} --sampling uniform
+minibert finetune sst2 {TUNE} --sampling balanced --class-weights balanced
+minibert finetune sst2 --data reviews.csv {OWN}
+minibert finetune sst2 --data SST-2 --model model --out pretrained
+minibert finetune sst2 {TUNE} --config pretrained/training.json
 minibert finetune sst2 {TUNE} --split-dev 0.1
 minibert finetune sst2 {TUNE} --split-dev 10
 minibert finetune sst2 {TUNE} --config missing.json
@@ -110,6 +114,9 @@ minibert pretrain corpus.txt --out new_pretrained --quiet --size 2-100-3
 minibert pretrain corpus.txt --out new_pretrained --quiet --vocab-size 3
 minibert pretrain corpus.txt --out new_pretrained --quiet --mask-rates 0.8,0.1
 minibert pretrain corpus.txt --out new_pretrained --quiet --masked-lm-prob 15
+minibert pretrain corpus.txt --out new_pretrained --quiet --left-to-right --whole-word-mask
+minibert pretrain corpus.txt --out new_pretrained --quiet --seq-length 1024 --max-positions 512
+minibert pretrain corpus.txt --out tuned --quiet
 minibert pretrain corpus.txt --shards shards --out new_pretrained --quiet
 minibert pretrain --out pretrained --resume --quiet --batch-size 4
 minibert pretrain --out missing --resume --quiet
@@ -122,6 +129,8 @@ minibert evaluate --model tuned pretrained
 minibert evaluate --model pretrained corpus.txt --data SST-2
 minibert predict --model tuned --data missing --out answers
 minibert predict --model pretrained --data SST-2 --out answers
+minibert predict --model tuned --data SST-2 --out answers.csv
+minibert predict --model tuned --data SST-2 --out tuned
 minibert classify --model tuned ''
 minibert classify --model tuned texts.txt
 minibert classify --model tuned 'the film is funny' 'it is warm'
@@ -133,6 +142,7 @@ minibert classify --model tuned 'the film is funny' --classes good --template no
 minibert answer --model tuned 'who is it' 'the film is funny'
 minibert answer --model tuned 'who is it' 'the film is funny' --top 1000
 minibert tag --model tuned 'the film is funny'
+minibert tag --model tuned ''
 minibert fill-mask --model model 'the film is funny'
 minibert fill-mask --model englsh 'the film is [MASK]'
 minibert fill-mask --model tuned 'the film is [MASK]'

@@ -7,7 +7,7 @@ from snapshots import FRONTS, file_of, of_front
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_misuses_are_told_the_sentences_that_were_read(front, tmp_path):
+def test_misuses_get_the_sentences_that_were_read(front, tmp_path):
     """`make sentences` writes them anew."""
     assert of_front(front, tmp_path).split("\n\n") == file_of(front).read_text(encoding="utf-8").split("\n\n")
 

@@ -141,10 +141,10 @@ def test_a_run_of_hugging_face_that_was_stopped_goes_on_where_it_was(options, tm
 def test_the_loop_in_pytorch_follows_minibert_s_logits(options, dtype, apart):
     """The same weights under the same output layer: after an epoch, the same scores of dev."""
     settings = options("sst2", batch_size=8, learning_rates=(2e-3,), epochs=1.0, dtype=dtype)
-    data = prepare(settings)
-    way = recipe_pytorch.Sentences(settings, data)
+    prepared = prepare(settings)
+    way = recipe_pytorch.Sentences(settings, prepared)
     model = way.model()
-    ours = trained(settings, data)
+    ours = trained(settings, prepared)
     optimizer, schedule = recipe_pytorch.optimizer_of(model.train(), settings, 6)
     order = recipe_pytorch.epoch_order(len(way.train), settings.seed, 0).tolist()
     for at in range(0, len(order), 8):
@@ -158,8 +158,8 @@ def test_the_loop_in_pytorch_follows_minibert_s_logits(options, dtype, apart):
 @pytest.mark.parametrize("task", ["sst2", "ner"])
 def test_a_batch_in_parts_has_the_gradients_of_the_whole(options, task, monkeypatch):
     settings = options(task, batch_size=6, weight_decay=0.0)
-    data = prepare(settings)
-    way = recipe_pytorch.WAYS[data.head.kind](settings, data)
+    prepared = prepare(settings)
+    way = recipe_pytorch.WAYS[prepared.data.head.kind](settings, prepared)
     batch, found = (way.train * 3)[:6], []
     for large in (4096, 20):
         monkeypatch.setattr(recipe_pytorch, "LARGE", large)
@@ -175,7 +175,7 @@ def test_a_batch_in_parts_has_the_gradients_of_the_whole(options, task, monkeypa
     assert max(np.abs(whole).max() for whole in found[0]) > 1e-3
 
 
-def trained(settings, data):
+def trained(settings, prepared):
     """The logits of dev after minibert's epoch."""
     from minibert import engines
     from minibert.finetuning.whole_model import WholeRun
@@ -183,13 +183,13 @@ def trained(settings, data):
     from minibert.training.step import start
 
     ops = engines.create("cpp" if settings.dtype == "bfloat16" else "numpy", 1, settings.dtype)
-    run = WholeRun(settings, data, ops, Path("nowhere"))
+    run = WholeRun(settings, prepared, ops, Path("nowhere"))
     state = run.start()
     steps = start(ops, state.params, state.optimizer, run.objective(state.params))
-    made = batches.training_batches(data.train, data.head, 8, settings.seed)
+    made = batches.training_batches(prepared.train, prepared.data.head, 8, settings.seed)
     for step, (batch, _) in enumerate(itertools.islice(made, 6)):
         steps.step(steps.prepare(batch, 1), step, run.rate(step))
-    return batches.outputs(ops, state.params, data.dev, 4096)
+    return batches.outputs(ops, state.params, prepared.dev, 4096)
 
 
 def test_answers_are_where_their_tokens_are(tmp_path):

@@ -245,7 +245,7 @@ def test_table_is_predicted_with_its_second_texts(save, tmp_path, pairs):
     assert [json.loads(line)["label"] for line in found] == right
 
 
-def test_old_folder_without_a_class_is_told_by_its_tensors(save):
+def test_old_folder_without_a_class_is_recognised_by_its_tensors(save):
     folder, theirs = save("BertForSequenceClassification", ORDER)
     change(folder, architectures=None, model_type=None)
     right = [ORDER[int(logits_of(theirs, folder, text).logits.argmax())] for text in TEXTS]

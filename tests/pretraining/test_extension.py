@@ -317,7 +317,7 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
         extend(model, tmp_path / "out")
 
 
-def test_a_character_that_can_not_go_on_behind_a_new_piece_is_told(tmp_path):
+def test_characters_that_cannot_follow_a_new_piece_are_warned_of(tmp_path):
     vocab = [*SPECIAL_TOKENS, "c", "a", "##at", "##a", "cab"]
     config = BertConfig(len(vocab), 8, 1, 2, 16, max_position_embeddings=16)
     hub.save_hf(tmp_path / "model", config, initialise(config, 0))

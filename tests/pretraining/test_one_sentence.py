@@ -30,7 +30,7 @@ def small_options(corpus, **more):
 
 
 def write_tickets(path, pairs=0, documents=100):
-    """Documents of one sentence, but for the first `pairs` of them, which have two."""
+    """Write documents of one sentence, except the first `pairs` of them, which have two."""
     tickets = [f"The printer number {number} is broken." for number in range(documents)]
     for number in range(pairs):
         tickets[number] += "\nPlease help."
@@ -46,6 +46,20 @@ def test_next_sentences_are_off_without_pairs(tmp_path, pairs):
     assert report["held_out"]["next_accuracy"] is None
     assert not PretrainOptions.load(tmp_path / "run" / "training.json").next_sentence
     assert all("nsp_loss" not in line for line in read_metrics(tmp_path / "run"))
+
+
+def test_pairs_in_held_out_documents_alone_are_named_as_the_reason(tmp_path):
+    tickets = [f"The printer number {number} is broken." for number in range(10)]
+    for number in (4, 9):  # held out
+        tickets[number] = "\n".join(f"Line {line} of a long letter about printers." for line in range(20))
+    (tmp_path / "tickets.txt").write_text("\n\n".join(tickets), encoding="utf-8")
+    with pytest.warns(UserWarning) as caught:
+        text = prepare_text(small_options(tmp_path / "tickets.txt"), tmp_path / "run", show=False)
+    assert text.held_out_ids.tolist() == [4, 9] and not text.next_sentence
+    assert [str(warning.message) for warning in caught] == [
+        "Next-sentence prediction is not trained: no training document has two sentences, as those that have "
+        "are held out; shuffle the documents, or change `held_out`."
+    ]
 
 
 @pytest.mark.parametrize(

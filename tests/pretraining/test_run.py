@@ -19,7 +19,7 @@ from small_corpus import ANIMALS, PLACES, write_corpus
 
 from minibert import cli
 from minibert.ask.inference import Bert
-from minibert.base.errors import InputError, RunError
+from minibert.base.errors import InputError, InputWarning, RunError
 from minibert.base.files import RUN_FILES
 from minibert.core.batch import Batch, Sequence
 from minibert.core.bert import pretraining_loss
@@ -126,7 +126,7 @@ def test_the_papers_schedule_is_one_case():
     assert not options.bias_correction and options.google_decay and not options.unigram_bias
 
 
-def test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said():
+def test_masks_spans_and_optimizer_are_the_papers_by_default():
     options = PretrainOptions(size="base").resolved()
     made = options.instance_options(512)
     assert made == InstanceOptions(seq_length=512)
@@ -431,7 +431,7 @@ def test_a_run_folder_holds_what_it_says(run):
     assert Bert.from_pretrained(run).config.vocab_size == Tokenizer.from_pretrained(run).vocab_size
 
 
-def test_the_share_of_repeated_lines_is_told_with_the_size_of_the_text(tmp_path, capsys):
+def test_the_headline_has_the_share_of_repeated_lines(tmp_path, capsys):
     lines = [f"the {animal} runs in the {place}." for animal in ANIMALS for place in PLACES.values()]
     for name, more in (("plain", []), ("repeated", lines[:1])):
         documents = ["\n".join([*lines[start::4], *more]) for start in range(4)]
@@ -558,7 +558,7 @@ def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
     assert [guess.token for guess in guesses] == [tokenizer.vocab[piece] for piece in best]
 
 
-def test_only_a_found_layout_is_told_and_once(corpus, tmp_path, capsys):
+def test_only_a_detected_layout_is_reported_and_once(corpus, tmp_path, capsys):
     auto = small_options(corpus)
     prepare_text(auto, tmp_path / "auto")
     told = capsys.readouterr().err
@@ -1023,7 +1023,17 @@ def test_a_folder_with_a_run_in_it_is_not_overwritten(run, corpus):
     assert (run / "training.json").read_bytes() == before
 
 
-def test_a_vocabulary_of_ones_own_in_the_folder_is_left_alone(run, corpus, tmp_path):
+def test_a_folder_of_a_fine_tuning_or_a_model_is_told_as_such(run, corpus, tmp_path):
+    (tmp_path / "finetune.json").write_text('{"task": "rte"}')
+    with pytest.raises(InputError, match="' holds a run of minibert finetune; choose another `out`"):
+        pretrain(small_options(corpus), tmp_path, show=False)
+    (tmp_path / "finetune.json").unlink()
+    shutil.copy(run / "model.safetensors", tmp_path)
+    with pytest.raises(InputError, match="holds model.safetensors of something that is not a run"):
+        pretrain(small_options(corpus), tmp_path, show=False)
+
+
+def test_a_custom_vocabulary_in_the_folder_is_left_alone(run, corpus, tmp_path):
     Tokenizer.from_pretrained(run).save_pretrained(tmp_path / "mine")
     before = (tmp_path / "mine" / "vocab.txt").read_bytes()
     for vocab in (None, str(tmp_path / "mine")):
@@ -1183,8 +1193,61 @@ def test_what_was_trained_stays_when_measuring_it_fails(corpus, tmp_path, monkey
 
 
 def test_a_sequence_longer_than_the_positions_makes_the_model_longer():
-    options = PretrainOptions(seq_length="600", max_positions=512).resolved()
-    assert options.model_config(100).max_position_embeddings == 600
+    options = PretrainOptions(seq_length="600").resolved()
+    options.check_positions()
+    assert options.max_positions == options.model_config(100).max_position_embeddings == 600
+    assert PretrainOptions(seq_length="64").resolved().model_config(100).max_position_embeddings == 512
+
+
+def test_positions_that_were_given_are_kept_to_whatever_their_number():
+    with pytest.raises(InputError, match="max_positions=512 is less than the longest sequence, 600 tokens"):
+        PretrainOptions(seq_length="600", max_positions=512).resolved().check_positions()
+
+
+def test_the_usual_positions_of_a_stored_run_do_not_limit_a_longer_sequence(tmp_path):
+    """Every run stores 512, which nobody may have chosen."""
+    file = tmp_path / "training.json"
+    file.write_text('{"max_positions": 512, "seq_length": "64"}')
+    configured = PretrainOptions.configured(file, {"seq_length": "600"})
+    assert PretrainOptions(**configured).resolved().max_positions == 600
+    assert PretrainOptions.configured(file, {"max_positions": 512})["max_positions"] == 512
+    file.write_text('{"max_positions": 128}')
+    assert PretrainOptions.configured(file, {})["max_positions"] == 128
+
+
+def test_a_resumed_run_has_the_positions_that_it_stored():
+    stored = PretrainOptions(seq_length="600", max_positions=512).resolved()
+    assert PretrainOptions(seq_length="600").decided_as(stored).max_positions == 512
+
+
+@pytest.mark.parametrize("name", ["model", "vocab", "shards"])
+def test_what_is_not_a_path_is_refused(name):
+    with pytest.raises(InputError, match=f"^{name}=5 is not a path; give the name of a file or a folder"):
+        PretrainOptions(**{name: 5})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"whole_word_mask": True},
+        {"masked_lm_prob": 0.3},
+        {"mask_rates": (1.0, 0.0, 0.0)},
+        {"max_predictions_per_seq": 3},
+    ],
+)
+def test_what_is_masked_can_not_be_chosen_where_every_word_is_predicted(corpus, given, tmp_path):
+    (name,) = given
+    why = "but left_to_right=True predicts every word; leave one of them out"
+    with pytest.raises(InputError, match=f"^{name}=.* chooses what is masked, {why}"):
+        pretrain(small_options(corpus, left_to_right=True, **given), tmp_path / "run", show=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_has_diverged_is_warned_of(corpus, tmp_path):
+    with pytest.warns(
+        InputWarning, match=r"nats is far above the \d\.\d of guessing .*: the run has diverged"
+    ):
+        pretrain(small_options(corpus, learning_rate=100.0, steps=8), tmp_path / "run", show=False)
 
 
 @pytest.mark.parametrize(
@@ -1215,7 +1278,7 @@ def test_nan_in_training_is_a_failed_run_with_its_checkpoints_intact(corpus, tmp
     assert pretrain(resumed, out, resume=True, show=False)["steps"] == 12
 
 
-def test_a_damaged_last_checkpoint_is_passed_over_and_told_of(corpus, tmp_path, capsys):
+def test_a_damaged_last_checkpoint_is_passed_over_and_reported(corpus, tmp_path, capsys):
     whole, out = tmp_path / "whole", tmp_path / "run"
     for folder in (whole, out):
         pretrain(small_options(corpus, checkpoint_steps=5, keep=0), folder, show=False)

@@ -78,7 +78,7 @@ def test_a_pre_training_card_sets_its_loss_in_proportion(tmp_path):
     assert metrics == [{"type": "perplexity", "value": 33.1}, {"type": "accuracy", "value": 0.369}]
 
 
-def test_a_fine_tuned_model_is_told_with_its_interval_and_the_majority(tmp_path):
+def test_the_card_of_a_fine_tuned_model_has_interval_and_majority(tmp_path):
     run = tuned(
         tmp_path,
         baselines={"before training": {"accuracy": 0.25}},
@@ -97,7 +97,7 @@ def test_a_fine_tuned_model_is_told_with_its_interval_and_the_majority(tmp_path)
     assert header(card)["pipeline_tag"] == "text-classification"
 
 
-def test_only_the_last_part_of_a_path_is_told_and_never_the_home(tmp_path, monkeypatch):
+def test_a_card_has_the_last_part_of_a_path_only(tmp_path, monkeypatch):
     home = tmp_path / "home" / "jdoe"
     monkeypatch.setenv("HOME", str(home))
     run = pretrained(tmp_path, corpus=[str(home), str(home / "letters")], model=str(home / "runs" / "first"))

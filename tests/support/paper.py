@@ -364,13 +364,13 @@ ROWS = (
     Row(
         "4.1-c", "“a batch size of 32 and fine-tune for 3 epochs”",
         "finetuning/options.py:TaskRecipe",
-        "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
+        "tasks/test_tasks.py::test_options_left_out_follow_the_paper",
         "epochs: float = 3.0", "epochs: float = 4.0",
     ),
     Row(
         "4.1-d", "“the best fine-tuning learning rate (among 5e-5, 4e-5, 3e-5, and 2e-5) on the Dev set”",
         "finetuning/options.py:SWEEP",
-        "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
+        "tasks/test_tasks.py::test_options_left_out_follow_the_paper",
         "(5e-5, 4e-5, 3e-5, 2e-5)", "(5e-5, 3e-5, 2e-5)",
     ),
     Row(
@@ -501,7 +501,7 @@ ROWS = (
     Row(
         "4.2-h", "“3 epochs with a learning rate of 5e-5 and a batch size of 32”",
         "finetuning/options.py:TaskRecipe",
-        "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
+        "tasks/test_tasks.py::test_options_left_out_follow_the_paper",
         "learning_rate: float = 5e-5", "learning_rate: float = 3e-5",
     ),
     Row(
@@ -519,7 +519,7 @@ ROWS = (
         "TriviaQA: “the first 400 tokens in documents, that contain at least one of the provided "
         "possible answers”",
         "data/trivia.py:TOKENS",
-        "data/test_squad.py::test_trivia_reads_400_tokens_of_a_document_where_nothing_is_said",
+        "data/test_squad.py::test_trivia_reads_400_tokens_of_a_document_by_default",
         "400", "401",
         note="A token is a word or a mark of punctuation.",
     ),
@@ -584,7 +584,7 @@ ROWS = (
     Row(
         "4.3-f", "“2 epochs with a learning rate of 5e-5 and a batch size of 48”",
         "finetuning/options.py:RECIPES",
-        "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
+        "tasks/test_tasks.py::test_options_left_out_follow_the_paper",
         '"squad2": TaskRecipe(epochs=2.0, batch_size=48)', '"squad2": TaskRecipe(epochs=2.0)',
     ),
     Row(
@@ -618,7 +618,7 @@ ROWS = (
     Row(
         "4.4-d", "“3 epochs with a learning rate of 2e-5 and a batch size of 16”",
         "finetuning/options.py:RECIPES",
-        "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
+        "tasks/test_tasks.py::test_options_left_out_follow_the_paper",
         'dict.fromkeys(("swag", "hellaswag", "hellaswag-dev"), TaskRecipe(batch_size=16, '
         "learning_rate=2e-5))",
         'dict.fromkeys(("swag", "hellaswag", "hellaswag-dev"), TaskRecipe(batch_size=16))',
@@ -740,8 +740,8 @@ ROWS = (
         "“extracting the activations from one or more layers without fine-tuning any parameters of BERT”",
         "finetuning/feature_based.py:FeatureBasedRun.deliver",
         "finetuning/test_feature_based.py::test_a_tagger_on_frozen_layers_learns_who_and_where",
-        "hub.save_hf(folder, data.model.config, data.model.params, ...)",
-        "hub.save_hf(folder, data.model.config, data.model.params.like(1.01 * data.model.params.flat), ...)",
+        "hub.save_hf(folder, model.config, model.params, ...)",
+        "hub.save_hf(folder, model.config, model.params.like(1.01 * model.params.flat), ...)",
     ),
     Row(
         "5.3-f", "“a randomly initialized two-layer 768-dimensional BiLSTM before the classification layer”",
@@ -779,7 +779,7 @@ ROWS = (
         "5.3-k", "“Hyperparameters were selected using the Dev set … averaged over 5 random restarts”",
         "experiments/verdicts.py:_interval",
         "experiments/test_verdicts.py::test_estimates_cover_the_true_metric_about_19_times_in_20",
-        "mean = float(parts.mean())", "mean = float(of_seeds.max())",
+        "mean = float(parts.mean())", "mean = float(seed_means.max())",
         note="Three seeds at the scale of a laptop, five on a larger machine. Rates are of the scale.",
     ),
     Row(
@@ -838,7 +838,7 @@ ROWS = (
         "“masking is applied after WordPiece tokenization …, no special consideration given to partial "
         "word pieces”",
         "pretraining/options.py:PretrainOptions",
-        "pretraining/test_run.py::test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said",
+        "pretraining/test_run.py::test_masks_spans_and_optimizer_are_the_papers_by_default",
         'option(False, "mask all pieces of a word, or none")',
         'option(True, "mask all pieces of a word, or none")',
         note="`--whole-word-mask` is the later variant.",
@@ -871,13 +871,13 @@ ROWS = (
     Row(
         "A.2-i", "“β₁ = 0.9, β₂ = 0.999”",
         "base/options.py:TrainingArguments",
-        "pretraining/test_run.py::test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said",
+        "pretraining/test_run.py::test_masks_spans_and_optimizer_are_the_papers_by_default",
         "beta2: float = option(0.999, ...)", "beta2: float = option(0.99, ...)",
     ),
     Row(
         "A.2-j", "“L2 weight decay of 0.01”",
         "base/options.py:TrainingArguments",
-        "pretraining/test_run.py::test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said",
+        "pretraining/test_run.py::test_masks_spans_and_optimizer_are_the_papers_by_default",
         "weight_decay: float = option(0.01, ...)", "weight_decay: float = option(0.1, ...)",
         note="Decoupled, and not of biases and LayerNorm, as in the released code.",
     ),
@@ -937,7 +937,7 @@ ROWS = (
     Row(
         "A.3-a", "“The dropout probability was always kept at 0.1”",
         "finetuning/options.py:FinetuneArguments",
-        "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
+        "tasks/test_tasks.py::test_options_left_out_follow_the_paper",
         "dropout: float = option(0.1, ...)", "dropout: float = option(0.0, ...)",
     ),
     Row(

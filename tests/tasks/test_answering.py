@@ -257,7 +257,7 @@ def test_figures_of_squad_2_are_the_official_ones_as_fractions():
     assert task.statistic(questions, predictions)(np.array([2, 2, 0, 1])) == 0.5
     mistakes = task.mistakes(questions, predictions)
     assert [(m.expected, m.found) for m in mistakes] == [("(no answer)", "w2"), ("w4", "(no answer)")]
-    assert [m.badness for m in mistakes] == [p["probability"] for p in predictions[:2]]
+    assert [m.severity for m in mistakes] == [p["probability"] for p in predictions[:2]]
 
 
 def test_n_best_holds_no_answer_where_there_may_be_none():

@@ -34,7 +34,7 @@ def test_a_text_without_any_word_has_the_prior():
     assert np.exp(found) == pytest.approx(np.array([[1 / 3, 2 / 3]]))
 
 
-def test_a_class_is_told_by_its_words():
+def test_a_class_follows_from_its_words():
     train = examples(("A good film", None, "1"), ("a bad film", None, "0"), ("GOOD!", None, "1"))
     bag = BagOfWords(train, ("0", "1"))
     assert bag.predictions(examples(("good", None, None), ("bad, bad", None, None))) == [

@@ -236,7 +236,7 @@ def test_an_estimator_windows_after_saving_and_loading_too(run, tmp_path):
 # What is told.
 
 
-def test_texts_of_too_many_windows_are_told(model, data, tmp_path):
+def test_texts_of_too_many_windows_are_warned_of(model, data, tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         prepared = prepare(options(model, data, most_windows=2))
@@ -246,7 +246,7 @@ def test_texts_of_too_many_windows_are_told(model, data, tmp_path):
     assert prepared.truncated["train"]["cut"] > 0
 
 
-def test_a_single_text_of_too_many_windows_is_told(model, data, tmp_path):
+def test_a_single_text_of_too_many_windows_is_warned_of(model, data, tmp_path):
     with pytest.warns(UserWarning, match="lose their ends"):
         finetune(options(model, data, most_windows=2, max_steps=1), tmp_path / "run", show=False)
     with pytest.warns(
@@ -291,8 +291,8 @@ def test_a_stride_as_long_as_the_room_is_refused(model, data):
         InputError, match=r"stride=10 is not less than the 10 pieces that a window has room for"
     ):
         prepare(options(model, data, stride=10))
-    assert prepare(options(model, data, stride=9)).task.long.stride == 9
-    assert prepare(options(model, data, stride=None)).task.long.stride == 2  # a quarter
+    assert prepare(options(model, data, stride=9)).data.task.long.stride == 9
+    assert prepare(options(model, data, stride=None)).data.task.long.stride == 2  # a quarter
 
 
 @pytest.mark.parametrize(

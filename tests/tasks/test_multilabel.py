@@ -214,7 +214,7 @@ def test_mistakes_are_texts_with_a_wrong_class_the_least_expected_first():
         ("art|news", "art", 1),
         ("(none)", "sport", 2),
     ]
-    assert [one.badness for one in found] == pytest.approx([-np.log(0.1), -np.log(0.2)])
+    assert [one.severity for one in found] == pytest.approx([-np.log(0.1), -np.log(0.2)])
     assert TASK.classes(EXAMPLES, ANSWERS) is None
 
 

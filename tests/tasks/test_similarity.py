@@ -166,6 +166,15 @@ def test_a_rank_counts_each_text_once_and_equal_cosines_as_half():
     assert [one.example for one in task.mistakes(examples, found)] == [2, 0]
 
 
+def test_a_tie_is_a_mistake_that_names_the_rival():
+    examples = [TextExample("0", "a", "x", 1.0), TextExample("1", "b", "y", 1.0)]
+    cosines = [[0.7, 0.7], [0.2, 0.5]]  # with x and y
+    predictions = list(_ranked(examples, lambda number: np.array(cosines[number])))
+    assert predictions == [{"rank": 1.5, "closest": "y"}, {"rank": 1, "closest": "y"}]
+    (mistake,) = registry.create("similar-pairs").mistakes(examples, predictions)
+    assert (mistake.text, mistake.expected, mistake.found, mistake.severity) == ("a", "x", "y", 1.5)
+
+
 def test_words_that_two_texts_share_are_what_a_model_is_compared_with():
     rows = [("red fox", "red fox", 1.0), ("red fox", "blue fox", 0.5), ("red fox", "old hen", 0.0)]
     examples = [TextExample(str(n), *row) for n, row in enumerate(rows)]
@@ -270,7 +279,7 @@ def refused(*given, **options):
     return str(caught.value)
 
 
-def test_a_table_without_second_texts_is_told(model, tmp_path):
+def test_a_table_without_second_texts_is_refused(model, tmp_path):
     write_table(tmp_path / "train.tsv", ("text", "label"), [("a", 1), ("b", 0)])
     said = refused(prepare, small_options(model, tmp_path, "similarity"))
     assert "train.tsv has no column 'second', its header is text, label" in said
@@ -280,13 +289,13 @@ def test_a_table_without_second_texts_is_told(model, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["nan", "inf", "alike"])
-def test_a_score_that_is_no_number_is_told(model, tmp_path, wrong):
+def test_a_score_that_is_not_a_number_is_refused(model, tmp_path, wrong):
     write_table(tmp_path / "train.tsv", HEADER, [("a", "b", 1), ("b", "c", wrong)])
     said = refused(prepare, small_options(model, tmp_path, "similarity"))
     assert f"train.tsv, line 3: the column 'label' is {wrong!r}, expected a number." in said
 
 
-def test_a_score_that_is_no_cosine_is_told(model, tmp_path):
+def test_a_score_that_is_not_a_cosine_is_refused(model, tmp_path):
     write_table(tmp_path / "train.tsv", HEADER, [("a", "b", 1), ("b", "c", 4.5)])
     said = refused(prepare, small_options(model, tmp_path, "similarity"))
     assert said == (
@@ -306,7 +315,7 @@ def test_pairs_without_scores_are_sent_to_their_own_task(model, tmp_path):
     )
 
 
-def test_one_pair_has_nothing_to_be_told_from(model, tmp_path):
+def test_a_single_pair_is_refused(model, tmp_path):
     data = write_pairs(tmp_path / "pairs", scored=False, train=1)
     options = small_options(model, data, "similar-pairs")
     said = refused(finetune, options, tmp_path / "out", show=False)

@@ -264,7 +264,7 @@ def test_the_worst_sentences_stand_first_among_mistakes():
     assert entities_text(("a", "b"), chunks(["O", "B-X"])) == "X b"
 
 
-def test_a_folder_without_the_files_is_told(tmp_path):
+def test_a_folder_without_the_files_is_refused(tmp_path):
     with pytest.raises(InputError, match="There is no eng.testa or valid.txt or .*, nor in a folder ner or"):
         Tagging().read(tmp_path, "dev")
     (tmp_path / "conll2003").mkdir()

@@ -21,7 +21,8 @@ from minibert.data.choice import ChoiceExample
 from minibert.data.glue import TASKS, TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.engines.flops import step_operations, task_operations
-from minibert.finetuning import predicting, preparation
+from minibert.finetuning import predicting, splitting
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.options import SWEEP, FinetuneOptions
 from minibert.model.batch import TaskBatch
 from minibert.model.head_kinds import KINDS
@@ -43,7 +44,7 @@ def model(tmp_path_factory):
 # the options
 
 
-def test_what_is_not_said_follows_the_paper():
+def test_options_left_out_follow_the_paper():
     def recipe(task):
         options = FinetuneOptions(task, "d", "m").resolved()
         return options.epochs, options.batch_size, options.learning_rates
@@ -59,7 +60,7 @@ def test_what_is_not_said_follows_the_paper():
     assert (squad.n_best, squad.longest) == (20, 30)
 
 
-def test_what_is_said_wins_over_the_recipe():
+def test_given_options_win_over_the_recipe():
     options = FinetuneOptions("swag", "d", "m", epochs=1.5, learning_rates=3e-5).resolved()
     assert (options.epochs, options.batch_size, options.learning_rate) == (1.5, 16, 3e-5)
 
@@ -126,7 +127,7 @@ def test_options_survive_json(tmp_path):
     ("fields", "said"),
     [
         ({"task": "rte"}, "'data' is missing, expected a string"),
-        ({"batchsize": 3}, "'batchsize' is none of its fields"),
+        ({"batchsize": 3}, "'batchsize' is not one of its fields"),
         (
             {"task": "rte", "data": "d", "model": "m", "batch_size": "x"},
             "'batch_size' is 'x', expected a whole number or a list of whole numbers or null",
@@ -142,7 +143,7 @@ def test_options_survive_json(tmp_path):
         ),
     ],
 )
-def test_options_that_were_damaged_are_told(tmp_path, fields, said):
+def test_damaged_options_are_refused(tmp_path, fields, said):
     (tmp_path / "finetune.json").write_text(json.dumps(fields))
     with pytest.raises(
         InputError, match=rf"finetune.json does not hold the options of a run \({said}\); name"
@@ -279,22 +280,22 @@ def test_outputs_are_those_of_each_feature_by_itself_in_order(kind, n_choices):
 
 def test_a_subset_is_always_the_same_and_in_order():
     examples = list(range(100))
-    chosen = preparation.subset(examples, 10)
-    assert len(chosen) == 10 and chosen == sorted(chosen) and chosen == preparation.subset(examples, 10)
+    chosen = splitting.subset(examples, 10)
+    assert len(chosen) == 10 and chosen == sorted(chosen) and chosen == splitting.subset(examples, 10)
     assert chosen != list(range(10))
-    assert preparation.subset(examples, None) == preparation.subset(examples, 500) == examples
-    train, dev = preparation.split(examples, 0.2)
+    assert splitting.subset(examples, None) == splitting.subset(examples, 500) == examples
+    train, dev = splitting.split(examples, 0.2)
     assert len(dev) == 20 and sorted(train + dev) == examples
     with pytest.raises(InputError, match="split_dev=0.001 of 100 examples leaves train or dev empty"):
-        preparation.split(examples, 0.001)
+        splitting.split(examples, 0.001)
     one_document = [TaggedSentence((str(n),), ("O",), 0) for n in range(100)]
     with pytest.raises(InputError, match="of one document are not divided: put lines -DOCSTART- between"):
-        preparation.split(one_document, 0.5)
+        splitting.split(one_document, 0.5)
 
 
 def test_sentences_are_drawn_with_their_documents():
     sentences = [TaggedSentence((str(n),), ("O",), n // 5) for n in range(60)]
-    chosen = preparation.subset(sentences, 17)
+    chosen = splitting.subset(sentences, 17)
     assert len(chosen) == 20
     documents = {sentence.document for sentence in chosen}
     assert chosen == [sentence for sentence in sentences if sentence.document in documents]
@@ -302,7 +303,7 @@ def test_sentences_are_drawn_with_their_documents():
 
 def test_questions_about_one_paragraph_come_to_one_part():
     examples = [ChoiceExample(str(n), f"paragraph {n // 4}", "", ("a", "b"), 0) for n in range(40)]
-    train, dev = preparation.split(examples, 0.3)
+    train, dev = splitting.split(examples, 0.3)
     assert len(dev) == 12 and len(train) == 28
     assert {e.context for e in train}.isdisjoint(e.context for e in dev)
 
@@ -311,19 +312,19 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
     rows = [(f"text {number}", "ab"[number % 2]) for number in range(10)]
     options = FinetuneOptions("classify", tmp_path, "m", split_dev=0.3)
     with pytest.raises(InputError, match="has no dev.csv"):
-        preparation.read_examples(registry.create("classify"), options)
+        read_examples(registry.create("classify"), options)
     write_table(tmp_path / "train.tsv", ("text", "label"), rows)
-    train, dev = preparation.read_examples(registry.create("classify"), options)
+    train, dev = read_examples(registry.create("classify"), options)
     assert (len(train), len(dev)) == (7, 3)
     (tmp_path / "train.tsv").rename(tmp_path / "dev.tsv")
-    assert preparation.read_examples(registry.create("classify"), options) == (train, dev)
+    assert read_examples(registry.create("classify"), options) == (train, dev)
     write_table(tmp_path / "train.tsv", ("text", "label"), rows)
     with pytest.raises(
         InputError, match="has a train and a dev file, and split_dev=0.3 divides one file; leave it"
     ):
-        preparation.read_examples(registry.create("classify"), options)
+        read_examples(registry.create("classify"), options)
     one = FinetuneOptions("classify", tmp_path / "dev.tsv", "m", split_dev=0.3)
-    assert preparation.read_examples(registry.create("classify"), one) == (train, dev)
+    assert read_examples(registry.create("classify"), one) == (train, dev)
 
 
 def labelled(**counts):
@@ -349,18 +350,18 @@ def counted(examples):
 )
 def test_both_parts_of_a_divided_table_have_the_shares_of_its_classes(counts, share, of_dev):
     examples = labelled(**counts)
-    train, dev = preparation.split(examples, share, stratified=True)
+    train, dev = splitting.split(examples, share, stratified=True)
     assert counted(dev) == of_dev
     assert set(counted(train)) == set(counts)
     assert sorted(train + dev, key=examples.index) == examples  # each in one part, in the order of the file
-    assert (train, dev) == preparation.split(examples, share, stratified=True)
+    assert (train, dev) == splitting.split(examples, share, stratified=True)
 
 
 def test_classes_without_a_second_example_leave_nothing_to_measure_on():
     with pytest.raises(
         InputError, match="train or dev empty; give another share. At least one example of each class stays"
     ):
-        preparation.split(labelled(a=1, b=1, c=1), 0.5, stratified=True)
+        splitting.split(labelled(a=1, b=1, c=1), 0.5, stratified=True)
 
 
 def test_a_run_that_was_divided_without_regard_to_classes_keeps_its_parts(tmp_path):
@@ -374,28 +375,28 @@ def test_a_run_that_was_divided_without_regard_to_classes_keeps_its_parts(tmp_pa
     del stored["stratified"]  # as such files were
     (tmp_path / "finetune.json").write_text(json.dumps(stored))
     before = FinetuneOptions.resumed(tmp_path / "finetune.json")
-    assert preparation.read_examples(task, before) == preparation.split(task.read(table, "dev"), 0.1)
-    assert preparation.read_examples(task, before) != preparation.read_examples(task, now)
-    assert counted(preparation.read_examples(task, now)[1]) == dict(a=27, b=3)
+    assert read_examples(task, before) == splitting.split(task.read(table, "dev"), 0.1)
+    assert read_examples(task, before) != read_examples(task, now)
+    assert counted(read_examples(task, now)[1]) == dict(a=27, b=3)
 
 
 @pytest.mark.parametrize("damaged", ["train", "dev"])
 @pytest.mark.parametrize("other", [False, True])
-def test_a_damaged_file_is_told_and_not_passed_over_for_another_one(tmp_path, damaged, other):
+def test_a_damaged_file_is_refused_and_not_passed_over_for_another(tmp_path, damaged, other):
     rows = [(f"text {number}", "ab"[number % 2]) for number in range(10)]
     if other:
         write_table(tmp_path / f"{'dev' if damaged == 'train' else 'train'}.tsv", ("text", "label"), rows)
     write_table(tmp_path / f"{damaged}.tsv", ("text", "label"), [*rows, ("one column",)])
     options = FinetuneOptions("classify", tmp_path, "m", split_dev=0.3)
     with pytest.raises(InputError, match=rf"{damaged}\.tsv, line 12: 1 column "):
-        preparation.read_examples(registry.create("classify"), options)
+        read_examples(registry.create("classify"), options)
     write_table(tmp_path / f"{damaged}.tsv", ("text", "stars"), rows)
     if other:  # the one with labels is divided
-        train, dev = preparation.read_examples(registry.create("classify"), options)
+        train, dev = read_examples(registry.create("classify"), options)
         assert (len(train), len(dev)) == (7, 3)
     else:
         with pytest.raises(InputError, match=rf"{damaged}\.tsv has no column 'label'"):
-            preparation.read_examples(registry.create("classify"), options)
+            read_examples(registry.create("classify"), options)
 
 
 def test_chunks_of_examples_do_not_tear_a_document():
@@ -442,7 +443,7 @@ def test_a_mask_in_a_text_is_one_unless_split(tokenizer, name, split, recwarn):
     assert len(recwarn) == (not split)
 
 
-def test_classes_of_ones_own_are_in_natural_order():
+def test_custom_classes_are_in_natural_order():
     def labels(*names):
         return a_task().labels([TextExample("0", "x", None, name) for name in names])
 
@@ -572,9 +573,9 @@ def test_a_missing_file_is_named_without_patterns(tmp_path, name):
 def test_tasks_that_divide_a_dev_file_are_advised(tmp_path):
     for name in ("qnli", "hellaswag"):
         with pytest.raises(InputError, match=f"Without a train file the task {name}-dev learns from a part"):
-            preparation.read_examples(registry.create(name), FinetuneOptions(name, tmp_path, "m"))
+            read_examples(registry.create(name), FinetuneOptions(name, tmp_path, "m"))
     with pytest.raises(InputError, match="folder SST-2 inside it; name the folder with the files of"):
-        preparation.read_examples(registry.create("sst2"), FinetuneOptions("sst2", tmp_path, "m"))
+        read_examples(registry.create("sst2"), FinetuneOptions("sst2", tmp_path, "m"))
 
 
 def test_own_files_are_one_for_each_split(tmp_path):
@@ -714,7 +715,7 @@ def test_an_unknown_task_suggests_names():
         registry.create("classify", {"header": "maybe"})
 
 
-def test_blank_sentences_of_official_files_are_told_of(model, tmp_path, tokenizer):
+def test_blank_sentences_of_official_files_are_warned_of(model, tmp_path, tokenizer):
     task = registry.create("sst2")
     examples = [TextExample("4", "", None, "1"), TextExample("5", "warm", None, "1")]
     with pytest.warns(UserWarning, match="1 of 2 examples have an empty text, the first is 4"):

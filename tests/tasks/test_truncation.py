@@ -94,7 +94,7 @@ def test_mistakes_show_where_the_model_stopped_reading(long_run):
 
 
 @pytest.mark.thorough
-def test_where_nothing_is_cut_nothing_is_told(run, sst2):
+def test_where_nothing_is_cut_there_is_no_warning(run, sst2):
     assert "truncated" not in report_in(run)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -124,7 +124,7 @@ def test_only_existing_windows_are_given():
 # Questions that are too long
 
 
-def test_long_question_loses_its_end_and_that_is_said():
+def test_a_long_question_loses_its_end_with_a_warning():
     questions = [asked("w9"), asked("w9", id="long", question=words(0, 70))]
     with pytest.warns(UserWarning, match="1 of 2 questions are longer than 64 pieces .* first is 'long'"):
         made = Windows(questions, TOKENIZER)

@@ -205,7 +205,7 @@ def test_bytes_that_are_not_utf8_are_counted_or_refused_with_their_place(tmp_pat
 
 
 @needs_c
-def test_the_first_bad_byte_is_the_one_that_is_told(tmp_path, small_pieces):
+def test_the_first_bad_byte_is_the_one_that_is_named(tmp_path, small_pieces):
     good = b"some words " * 20
     files = [write(tmp_path / f"{i}.txt", good + b"\xff " * i + good) for i in range(4)]
     for _ in range(5):
@@ -317,7 +317,7 @@ def test_characters_of_words_are_their_code_points(texts, data):
         ({"core": "rust"}, "core='rust' is unknown; choose auto, c or python"),
     ],
 )
-def test_what_makes_no_sense_is_said_in_a_sentence(tmp_path, options, sentence):
+def test_impossible_arguments_get_a_sentence(tmp_path, options, sentence):
     with pytest.raises(InputError, match=sentence):
         count_files([write(tmp_path / "a.txt", b"a")], BasicTokenizer(), **options)
 
@@ -363,7 +363,7 @@ def test_a_stretch_without_white_space_has_a_longest_length(tmp_path, held_out):
         count_files(path, BasicTokenizer(), held_out=held_out)
 
 
-def test_files_that_cannot_be_read_are_said_in_a_sentence(tmp_path):
+def test_unreadable_files_get_a_sentence(tmp_path):
     with pytest.raises(InputError, match=r"none\.txt can't be read: No such file"):
         count_files([tmp_path / "none.txt"], BasicTokenizer())
     cut = tmp_path / "cut.txt.xz"

@@ -524,7 +524,7 @@ def test_invalid_bytes_in_words_that_are_not_split_count_too(core, compat):
         ),
     ],
 )
-def test_what_cannot_be_done_is_said(numbered, texts, options, sentence):
+def test_impossible_encodings_are_refused(numbered, texts, options, sentence):
     with pytest.raises(InputError, match=sentence):
         numbered.encode_batch(texts, **options)
 

@@ -337,7 +337,7 @@ def test_words_with_rare_characters_are_left_out_under_an_alphabet_limit():
 
 
 @pytest.mark.parametrize("rare, told", [(1, False), (2, True)])
-def test_words_that_become_unknown_are_told_of_where_they_are_many(rare, told):
+def test_many_words_that_become_unknown_are_warned_of(rare, told):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         learn_vocab({"ab": 198, "azb": rare}, 100, alphabet_limit=2)
@@ -432,6 +432,6 @@ def test_progress_ends_at_the_vocabulary_size(core):
         ({"a": 2**60, "b": 2**60}, {}, "word_counts adds up to more than 2\\*\\*60 characters"),
     ],
 )
-def test_what_cannot_be_learned_from_is_said_in_a_sentence(words, options, sentence):
+def test_words_that_nothing_can_be_learned_from_get_a_sentence(words, options, sentence):
     with pytest.raises(InputError, match=sentence):
         learn_vocab(words, **{"vocab_size": 100, **options})

@@ -78,7 +78,7 @@ def test_report_has_every_figure(cased):
     assert json.loads(json.dumps(report)) == report
 
 
-def test_pieces_that_were_asked_for_are_not_told_as_learned():
+def test_requested_pieces_do_not_count_as_learned():
     vocab = [*VOCAB, "[NEW]", "whale"]
     tokenizer = Tokenizer(vocab, lower_case=False, additional_special_tokens=["[NEW]"])
     report = vocabulary_report(tokenizer, WORDS, HELD_OUT, user_tokens=["[NEW]", "whale", "bab"])

@@ -94,7 +94,7 @@ def test_empty_text_has_no_pieces(tokenizer):
     assert tokenizer.encode("") == [2, 3]
 
 
-def test_encode_wraps_unless_told_otherwise(tokenizer):
+def test_encode_adds_special_tokens_by_default(tokenizer):
     low = tokenizer.ids["low"]
     assert tokenizer.encode("low") == [2, low, 3] == tokenizer("low").ids.tolist()
     assert tokenizer.encode("low", add_special_tokens=False) == [low]
@@ -401,3 +401,10 @@ def test_added_tokens_that_are_special_can_be_split(core):
     assert tokenizer.decode([6, 7, 5], skip_special_tokens=True) == "x é"
     back = pickle.loads(pickle.dumps(tokenizer))
     assert (back.vocab, back.tokenize("x<é>")) == (tokenizer.vocab, ["x", "<é>"])
+
+
+def test_an_argument_of_transformers_is_told_before_the_folder_is_read():
+    with pytest.raises(TypeError) as raised:
+        Tokenizer.from_pretrained("nowhere", core="python", do_lower_case=False)
+    call = "Tokenizer.from_pretrained()"
+    assert str(raised.value) == f"{call} has no argument 'do_lower_case'; did you mean lower_case?"

@@ -469,7 +469,7 @@ def test_what_is_no_line_of_metrics_is_passed_over(tmp_path):
 
 
 def test_the_lock_of_progress_bars_is_there_before_the_first_line():
-    code = "import sys, minibert.training.runlog as r; r.say('x'); "
+    code = "import sys, minibert.training.runlog as r; r.logger.info('x'); "
     code += "print('multiprocessing.synchronize' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"

@@ -1,6 +1,7 @@
 """The parser of the command line: the commands, which are the files of the folder, and errors in one line."""
 
 import argparse
+import os
 import pkgutil
 import sys
 from argparse import SUPPRESS
@@ -200,6 +201,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     for action in arguments.parser._actions:
         if action.metavar in PATHS:
             _refuse_empty(arguments, action)
+            _expand_home(arguments, action)
     return arguments
 
 
@@ -210,6 +212,15 @@ def _refuse_empty(arguments: argparse.Namespace, action: argparse.Action) -> Non
     if "" in values:
         name = action.option_strings[0] if action.option_strings else action.metavar
         arguments.parser.error(f"{name} '' names no file or folder; give one, or leave it out")
+
+
+def _expand_home(arguments: argparse.Namespace, action: argparse.Action) -> None:
+    """Expand ~ in a path, which a shell leaves as it is in --out=~/runs."""
+    given = getattr(arguments, action.dest, None)
+    if isinstance(given, str):
+        setattr(arguments, action.dest, os.path.expanduser(given))
+    if isinstance(given, list):
+        setattr(arguments, action.dest, list(map(os.path.expanduser, given)))
 
 
 def build_parser(command: str | None = None) -> Parser:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from minibert.base.errors import InputError
 from minibert.base.reading import PIECE_BYTES, Progress, byte_pieces, decoded, not_utf8, whole_lines
 from minibert.base.terminal import emit, printable
+from minibert.base.texts import refuse_empty
 
 STANDARD_INPUT = "-"
 ONE_A_LINE = "texts from the terminal, one a line"
@@ -65,12 +66,13 @@ def given_texts(
     Raises
     ------
     InputError
-        When there are both texts and files, or a text is the name of a file.
+        When there are both texts and files, or a text is empty or the name of a file.
     """
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     for text in arguments.texts:
         refuse_file(text, instead)
+        refuse_empty(text)
     files = arguments.file or [STANDARD_INPUT]
     return arguments.texts or chain.from_iterable(text_lines(file, progress) for file in files)
 
@@ -94,7 +96,7 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
     """
     if file == STANDARD_INPUT:
         # Line by line: what was typed is answered at once, and what stands before a bad byte is answered.
-        tell_terminal(ONE_A_LINE)
+        announce_typed_input(ONE_A_LINE)
         name = "the standard input"
         pieces = iter(lambda: sys.stdin.buffer.readline(PIECE_BYTES), b"")
     else:
@@ -194,8 +196,8 @@ def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:
         raise not_utf8(name, error, begin, instead) from None
 
 
-def tell_terminal(what: str) -> None:
-    """Tell whoever sits at a terminal that the command waits for what is typed.
+def announce_typed_input(what: str) -> None:
+    """Say at a terminal that the command waits for what is typed.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Every gradient of the core against the complex step: `python -m minibert.core.gradcheck`."""
+"""Check every gradient of the core by the complex step: `python -m minibert.core.gradcheck`."""

@@ -14,12 +14,12 @@ BOUND = 1e-10  # the rounding of some sixty operations; a wrong term shows as 1e
 
 
 def cases(size: Size, seed: int = 0) -> list[Case]:
-    """Build every operation and every loss of the core at one size, with inputs drawn from `seed`.
+    """Build every operation and every loss of the core at one size, with random inputs.
 
     Parameters
     ----------
     size : the shape to check at.
-    seed : of all inputs.
+    seed : seed of all inputs.
     """
     rng = np.random.default_rng(seed)
     batch = random_batch(size, size.M, rng)
@@ -34,7 +34,7 @@ def cases(size: Size, seed: int = 0) -> list[Case]:
 
 
 def main() -> int:
-    """Print the largest error of each operation; return 1 where one is beyond the bound."""
+    """Print the largest error of each operation; return 1 if any is above the bound, else 0."""
     wrong = checked = 0
     for name, size in SIZES.items():
         for case in cases(size):

@@ -1,7 +1,7 @@
-"""What a gradient check checks: an operation or a loss, with inputs of some size to call it.
+"""Cases of the gradient check: an operation or a loss, with inputs to call it on.
 
-Sizes are ugly on purpose (nothing divides anything, sequences of one token, nothing masked), and every row of
-a loss has a weight of its own: a fault must have nowhere to hide.
+Sizes are awkward on purpose (nothing divides anything, sequences of one token, nothing masked), and every row
+of a loss has its own weight, so that no fault goes unnoticed.
 """
 
 import dataclasses
@@ -19,11 +19,11 @@ from minibert.core.ops import Ops
 from minibert.core.params import PRETRAINING, FlatParameters, Parameters, ones
 
 Arrays = dict[str, Any]
-Drop = Callable[..., Any] | None  # (ops, batch) -> dropout; None for none
+Drop = Callable[..., Any] | None  # (ops, batch) -> dropout; None: no dropout
 
 
 class Size(NamedTuple):
-    """A shape to check at: lengths of the sequences, and the letters of the model."""
+    """A shape to check at: the lengths of the sequences, and the dimensions of the model by their letters."""
 
     lengths: tuple[int, ...]
     H: int
@@ -40,20 +40,20 @@ SIZES = {
 
 
 class Case(NamedTuple):
-    """One operation, what it is called with, and how to call it and its backward."""
+    """One operation, its arguments, and how to call it and its backward."""
 
     operation: str  # a method of `Ops`, or a function of `bert`, `heads` or `bilstm`
     variant: str  # what is particular about this case
-    inputs: Arrays  # float64; their gradients come back fresh
+    inputs: Arrays  # float64; their gradients are returned
     params: Arrays  # float64, by name; their gradients are accumulated
     forward: Callable[..., tuple[Any, Any]]  # (ops, inputs, tree of params) -> y, saved
     backward: Callable[..., tuple[Any, Any]]  # (ops, dy, saved, params, grads) -> gradients of inputs, grads
-    unseen: tuple[str, ...] = ()  # arguments that the result does not depend on, whatever their value
-    reference: Ops = Ops()  # what is differentiated: plain NumPy, with all operations of the case
+    unseen: tuple[str, ...] = ()  # arguments that do not affect the result, whatever their value
+    reference: Ops = Ops()  # the engine that is differentiated: plain NumPy with all operations of the case
 
     @property
     def label(self) -> str:
-        """Return the name of the case as the proof sheet has it."""
+        """Return the name of the case, as printed in the table of errors."""
         return f"{self.operation} {self.variant}".strip()
 
     @property
@@ -68,14 +68,14 @@ def random_batch(
     rng: np.random.Generator,
     next_sentence: bool = True,
 ) -> Batch:
-    """Draw tokens with M masked positions; in turn sequences are not asked, IsNext and NotNext.
+    """Draw tokens with M masked positions; the sequences are unlabelled, IsNext and NotNext in turn.
 
     Parameters
     ----------
-    size : with the lengths of the sequences.
-    M : masked positions, at most as many as tokens.
+    size : shape, with the lengths of the sequences.
+    M : number of masked positions, at most the number of tokens.
     rng : source of all draws.
-    next_sentence : whether any sequence is asked.
+    next_sentence : whether sequences have next-sentence labels.
     """
     T = sum(size.lengths)
     begins = np.cumsum([0, *size.lengths])
@@ -93,13 +93,13 @@ def random_batch(
 
 
 def unevenly_weighted(batch: Any, rng: np.random.Generator, *names: str) -> Any:
-    """Give the rows of a loss weights of their own: a batch with the weights of these names changed.
+    """Return a copy of a batch in which every row of a loss has a different weight.
 
     Parameters
     ----------
-    batch : with the weights, of which zeros stay zero.
+    batch : the batch; weights of zero stay zero.
     rng : source of the draws.
-    *names : fields of the batch.
+    *names : names of the fields with weights.
     """
     uneven = {}
     for name in names:
@@ -117,17 +117,18 @@ def random_task_batch(
     label_limit: int | None = None,
     batches: type[TaskBatch] = TaskBatch,
 ) -> TaskBatch:
-    """Draw tokens and labels for a head; pairs of sequences for a choice, tags for some tokens.
+    """Draw tokens and labels for a head: pairs of sequences for a choice, tags for some of the tokens.
 
     Parameters
     ----------
-    size : with the lengths of the sequences.
-    head : what the labels are for.
+    size : shape, with the lengths of the sequences.
+    head : the head that the labels are for.
     rng : source of all draws.
     tagged : share of the tokens that have a tag.
-    borders : (E+1,) where examples begin among the sequences; None: each is one sequence, or two of a choice.
-    label_limit : labels of several whole numbers lie below it; None: below the length of the sequence.
-    batches : the class of the batch.
+    borders : (E+1,) index of each example's first sequence, then S. None: one sequence per example, two for a
+        choice.
+    label_limit : upper bound of labels that consist of several integers. None: the length of the sequence.
+    batches : class of the batch.
     """
     kind = head.spec
 
@@ -161,12 +162,12 @@ def random_task_batch(
 
 
 def config_of(size: Size, **fields: Any) -> BertConfig:
-    """Configure two layers of that size, unless `fields` say something else.
+    """Configure a model of two layers of a size, unless `fields` say otherwise.
 
     Parameters
     ----------
-    size : the letters of the model.
-    **fields : fields of `BertConfig` that differ.
+    size : the dimensions of the model.
+    **fields : other values for fields of `BertConfig`.
     """
     shape = {
         "hidden_size": size.H,
@@ -191,7 +192,7 @@ def random_parameters(
     ----------
     config : the shape of the encoder.
     rng : source of all draws.
-    head : what stands on it; the heads of pre-training when left out.
+    head : the head on top; the heads of pre-training by default.
     kind : class of the parameters.
 
     Returns
@@ -217,11 +218,11 @@ def in_general_position(parameters: FlatParameters, rng: np.random.Generator) ->
 
 
 def dropout_of(ops: Any, batch: Batch) -> Any:
-    """Draw a batch's dropout at two rates, which differ so that they can't be mixed up unnoticed.
+    """Draw the dropout of a batch, at two different rates so that mixing them up is noticed.
 
     Parameters
     ----------
     ops : the engine that draws.
-    batch : whose dropout it is.
+    batch : the batch.
     """
     return ops.dropout(batch, 0.1, 0.2, seed=3, step=11)

@@ -1,7 +1,7 @@
-"""Prove a gradient by the complex step, exact to rounding, and in random directions.
+"""Check a gradient by the complex step, exact to rounding, in random directions.
 
 For f holomorphic, v a real direction and h as tiny as we like,  f(x + ihv) = f(x) + ih f'(x) v + O(h^2).  So
-Im f(x + ihv) / h is the derivative along v, with no difference of nearby numbers in it (Squire & Trapp 1998).
+Im f(x + ihv) / h is the derivative along v, without subtracting nearby numbers (Squire & Trapp 1998).
 With a random upstream gradient u, the error of an engine's gradient g is
 
     |<g, v> - <u, Im f(x + ihv) / h>| / (|g| |v|),     f always the NumPy reference.
@@ -16,7 +16,7 @@ from minibert.core.gradcheck.cases import Arrays, Case
 from minibert.core.ops import Ops
 from minibert.core.params import leaf_of, nest
 
-STEP = 2.0**-100  # 8e-31; a power of two: to multiply and to divide by it rounds nothing
+STEP = 2.0**-100  # 8e-31; a power of two, so multiplying and dividing by it is exact
 
 
 def complex_step(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
@@ -37,18 +37,19 @@ def complex_step(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
 def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
     """Measure the error of each argument's gradient, and of all of them together (under "all").
 
-    Each along one random direction, which misses a wrong gradient with probability zero. An argument that the
-    result does not depend on has only rounding in its gradient, and counts only together with the others.
+    Each is measured along one random direction, which misses a wrong gradient with probability zero. The
+    gradient of an argument that does not affect the result is rounding alone, so it is measured only together
+    with the others.
 
     Parameters
     ----------
-    engine : whose gradients are checked; the reference they are checked against is NumPy.
+    engine : the engine whose gradients are checked, against NumPy as the reference.
     case : the operation and its arguments.
-    seed : of the upstream gradient and the directions.
+    seed : seed of the upstream gradient and the directions.
 
     Returns
     -------
-    dict of relative errors by argument, and "all".
+    dict of relative errors, by argument and "all".
     """
     rng = np.random.default_rng(seed)
     u = upstream(case, rng)
@@ -86,8 +87,8 @@ def directional_derivative(case: Case, u: np.ndarray, directions: Arrays) -> flo
     Parameters
     ----------
     case : the operation and its arguments.
-    u : upstream gradient, of the shape of the result.
-    directions : by argument; arguments without one stay where they are.
+    u : upstream gradient, in the shape of the result.
+    directions : directions by argument; arguments without one are held constant.
     """
 
     def along(t: complex) -> Any:
@@ -108,15 +109,15 @@ def engine_gradients(
 ) -> Arrays:
     """Compute the gradient of <u, result> for every argument, by the engine's forward and backward.
 
-    Both run twice, into the same accumulators, and half of the sum is returned: no rounding is added, and an
-    accumulator that was overwritten shows.
+    Both run twice, with the same accumulators, and half of the sum is returned: this adds no rounding, and
+    reveals a backward that overwrites its accumulator.
 
     Parameters
     ----------
-    engine : whose gradients to compute.
+    engine : the engine whose gradients to compute.
     case : the operation.
     arguments : its inputs and parameters, by name.
-    u : upstream gradient, of the shape of the result.
+    u : upstream gradient, in the shape of the result.
 
     Returns
     -------
@@ -138,12 +139,12 @@ def engine_gradients(
 
 
 def distance(found: Any, expected: Any, least: float = 0.0) -> float:
-    """Return |found - expected| / max(|expected|, least) over all elements; what should be zero has to be.
+    """Return |found - expected| / max(|expected|, least), with norms over all elements, and 0 for 0 / 0.
 
     Parameters
     ----------
-    found, expected : numbers or arrays that broadcast.
-    least : the smallest size to divide by.
+    found, expected : numbers or arrays, which are broadcast.
+    least : lower bound of the divisor.
     """
     found = np.asarray(found, np.float64)
     expected = np.asarray(expected, np.float64)
@@ -152,17 +153,17 @@ def distance(found: Any, expected: Any, least: float = 0.0) -> float:
 
 
 def worst(errors: Iterable[float]) -> float:
-    """Return the largest; not a number counts as larger than any.
+    """Return the largest error, with NaN larger than any number.
 
     Parameters
     ----------
-    errors : at least one.
+    errors : errors, at least one.
     """
     return float(np.max(list(errors)))
 
 
 def result_of(ops: Ops, case: Case, arguments: Arrays) -> np.ndarray:
-    """Compute the result of a case, without what is saved.
+    """Compute the result of a case, and discard what is saved for backward.
 
     Parameters
     ----------
@@ -179,8 +180,8 @@ def split(case: Case, arguments: Arrays) -> tuple[Arrays, Any]:
 
     Parameters
     ----------
-    case : says which of the arguments are which.
-    arguments : both together, by name.
+    case : the operation, which names its inputs and parameters.
+    arguments : inputs and parameters together, by name.
     """
     inputs = {name: arguments[name] for name in case.inputs}
     params = {name: arguments[name] for name in case.params}
@@ -192,18 +193,18 @@ def norm_of(arrays: Iterable[np.ndarray]) -> float:
 
     Parameters
     ----------
-    arrays : any number of them.
+    arrays : any number of arrays.
     """
     squares = sum(float((array * array).sum()) for array in arrays)
     return float(np.sqrt(squares))
 
 
 def ratio_of(error: float, size: float) -> float:
-    """Divide; no error at all is zero and an error in what should be nothing is infinite.
+    """Return error / size; for a size of zero, infinity, or zero if the error is zero, too.
 
     Parameters
     ----------
-    error, size : not negative.
+    error, size : numbers, not negative.
     """
     if size:
         return float(error / size)

@@ -1,4 +1,4 @@
-"""Whole losses: of pre-training, and of every head of fine-tuning."""
+"""Cases of whole losses: those of pre-training, and of every head of fine-tuning."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -29,12 +29,12 @@ def as_it_is(ops: Any, batch: Any) -> Any:
 
     Parameters
     ----------
-    ops, batch : the engine, which is not asked, and the batch.
+    ops, batch : the engine, which is not used, and the batch.
     """
     return batch
 
 
-# These add the same to everything that a softmax compares: choices, tokens as starts and ends.
+# For each kind of head, parameters that add the same to all inputs of its softmax, so the loss ignores them.
 UNSEEN = {"choice": ("head.bias",), "span": ("head.bias", "layers.0.feed_forward.beta")}
 
 
@@ -44,14 +44,14 @@ def pretraining_losses(
     rng: np.random.Generator,
     prepare: Prepare = as_it_is,
 ) -> list[Case]:
-    """List losses of pre-training, on an encoder of two layers.
+    """Build the losses of pre-training, on an encoder of two layers.
 
     Parameters
     ----------
     size : the shape to check at.
-    parameters : of that shape, in general position.
+    parameters : parameters of that shape, in general position.
     rng : source of the batches.
-    prepare : lays out a batch as the engine takes it.
+    prepare : function that lays out a batch as the engine takes it.
     """
 
     def loss(variant: str, batch: Batch, drop: Drop = dropout_of, **fields: Any) -> Case:
@@ -64,9 +64,11 @@ def pretraining_losses(
             return result.loss, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
-            return (), bert.pretraining_loss_backward(ops, config, saved, params, grads)
+            grads = bert.pretraining_loss_backward(ops, config, saved, params, grads)
+            return (), grads
 
-        return Case("pretraining_loss", variant, {}, dict(parameters.items()), forward, backward)
+        tensors = dict(parameters.items())
+        return Case("pretraining_loss", variant, {}, tensors, forward, backward)
 
     T = sum(size.lengths)
     return [
@@ -90,7 +92,7 @@ def task_losses(
     ----------
     size : the shape to check at.
     rng : source of parameters and batches.
-    prepare : lays out a batch as the engine takes it.
+    prepare : function that lays out a batch as the engine takes it.
     """
 
     def loss(variant: str, head: Head, drop: Drop = None, summed: bool = False, **fields: Any) -> Case:
@@ -140,13 +142,13 @@ def head_case(
 
     Parameters
     ----------
-    functions : module with the `loss` and `loss_backward` to check.
+    functions : module with the functions `loss` and `loss_backward` to check.
     variant : what is particular about the case.
     config, head, parameters : the model.
-    batch : with labels for the head.
-    drop : draws dropout. None: none.
+    batch : the batch, with labels for the head.
+    drop : function that draws dropout. None: no dropout.
     span_weight : as for `heads.loss`.
-    prepare : lays out a batch as the engine takes it.
+    prepare : function that lays out a batch as the engine takes it.
     """
 
     def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:

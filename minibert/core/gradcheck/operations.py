@@ -1,4 +1,4 @@
-"""Primitives, sublayers and the masked-LM head, each by itself."""
+"""Cases of single operations: primitives, sublayers, the pooler and the masked-LM head."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from minibert.core.config import BertConfig
 from minibert.core.gradcheck.cases import Arrays, Case, Drop, Size, config_of, dropout_of, random_batch
 from minibert.core.params import Parameters
 
-TREE = object()  # in place of the parameters of a block, among what it is called with
+TREE = object()  # placeholder for the parameters of a block, among its arguments
 
 
 def case_of(
@@ -21,17 +21,17 @@ def case_of(
     *extra: Any,
     form: Any = (),
 ) -> Case:
-    """Build the case of a method of `Ops`; what has parameters is called as a block is.
+    """Build the case of a method of `Ops`; one with parameters is called like a block.
 
     Parameters
     ----------
-    operation : name of the method; its backward has "_backward" behind it.
+    operation : name of the method; its backward has the suffix "_backward".
     variant : what is particular about the case.
-    batch : whose dropout is drawn.
-    inputs, params : by name; what is differentiated.
-    *extra : what the method takes behind `inputs`: a function which draws dropout, targets, which are cast to
-        the precision of the inputs, `TREE` in the place of the parameters, or anything else as it is.
-    form : what the backward takes behind all else.
+    batch : the batch for which dropout is drawn.
+    inputs, params : arrays by name, with respect to which the result is differentiated.
+    *extra : arguments of the method after `inputs`: a function that draws dropout, targets, which are cast to
+        the precision of the inputs, `TREE` for the parameters, or anything else, passed unchanged.
+    form : last arguments of the backward.
     """
 
     def forward(ops: Any, inputs: Arrays, tree: Any) -> tuple[Any, Any]:
@@ -60,12 +60,12 @@ def case_of(
 
 
 def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
-    """Build primitives: those called with their inputs one after another, and those that are not.
+    """Build the cases of the primitives.
 
     Parameters
     ----------
     size : the shape to check at.
-    batch : of that shape.
+    batch : a batch of that shape.
     rng : source of all inputs.
     """
     T, S = batch.T, batch.S
@@ -82,7 +82,7 @@ def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]
         return x * ops.dropout_mask(drop, 2, x.shape[1], x.dtype)
 
     def dropped_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
-        return dropped(ops, dy), grads  # drawn anew: the same bits
+        return dropped(ops, dy), grads  # drawn again: the same bits
 
     def embedding(ops: Any, _: Any, params: Any) -> tuple[Any, Any]:
         return ops.embedding(batch.input_ids, params["table"])
@@ -106,7 +106,8 @@ def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]
     for variant, extra in attentions.items():
         qkv = {name: draw((T, A, H // A)) for name in "qkv"}
         add("attention", variant, qkv, cu_seqlens, *extra)
-    add("take_rows", "", {"x": draw((T, H))}, rng.integers(T, size=T))
+    x, rows = draw((T, H)), rng.integers(T, size=T)
+    add("take_rows", "", {"x": x}, np.append(rows, rows[0]))  # T + 1 rows: one at least is taken twice
 
     for variant, count in (("", T), ("one row", 1), ("no rows", 0)):
         logits = 3 * draw((count, V))
@@ -139,12 +140,12 @@ def sublayers(
     parameters: Parameters,
     rng: np.random.Generator,
 ) -> list[Case]:
-    """List the blocks of a layer, and layers in a row.
+    """Build the cases of the embeddings, of the blocks of a layer, and of several layers.
 
     Parameters
     ----------
     size : the shape to check at.
-    batch, parameters : of that shape.
+    batch, parameters : a batch and parameters of that shape.
     rng : source of all inputs.
     """
     x = {"x": rng.standard_normal((batch.T, size.H))}
@@ -182,7 +183,7 @@ def sublayers(
 
 
 def _layers(x: Arrays, parameters: Parameters, config: BertConfig) -> Case:
-    """Put feed-forward blocks in a row."""
+    """Build the case of `layers`, with a feed-forward block for each layer."""
 
     def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
         def layer(x: Any, tree: Any, number: Any) -> tuple[Any, Any]:
@@ -192,15 +193,18 @@ def _layers(x: Arrays, parameters: Parameters, config: BertConfig) -> Case:
 
     def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
         def layer(dy: Any, kept: Any, tree: Any, totals: Any) -> tuple[Any, Any]:
-            dx, feed_forward = ops.feed_forward_block_backward(
-                dy, kept, tree["feed_forward"], totals["feed_forward"], config
-            )
-            return dx, {"feed_forward": feed_forward}
+            weights = tree["feed_forward"]
+            total = totals["feed_forward"]
+            dx, total = ops.feed_forward_block_backward(dy, kept, weights, total, config)
+            return dx, {"feed_forward": total}
 
         dx, layers = ops.layers_backward(layer, dy, saved, params["layers"], grads["layers"])
         return dx, {"layers": layers}
 
-    params = {name: array for name, array in parameters.items() if ".feed_forward." in name}
+    params = {}
+    for name, array in parameters.items():
+        if ".feed_forward." in name:
+            params[name] = array
     return Case("layers", "", x, params, forward, backward)
 
 
@@ -210,12 +214,12 @@ def heads(
     parameters: Parameters,
     rng: np.random.Generator,
 ) -> list[Case]:
-    """List the pooler and the masked-LM head.
+    """Build the cases of the pooler and of the masked-LM head.
 
     Parameters
     ----------
     size : the shape to check at.
-    batch, parameters : of that shape.
+    batch, parameters : a batch and parameters of that shape.
     rng : source of all inputs.
     """
     x = {"x": rng.standard_normal((batch.T, size.H))}
@@ -247,7 +251,7 @@ def heads(
 
 
 def _below(parameters: Parameters, path: str) -> Arrays:
-    """Return the parameters of one block, by their last name."""
+    """Return the parameters of one block, by their names in the block."""
     within = f"{path}."
     block = {}
     for name, array in parameters.items():

@@ -2,6 +2,8 @@
 
 Sequences of equal length are stacked and handled by one batched matmul, so nothing is ever padded or masked
 away. Only the causal option hides anything, by selecting, never by adding minus infinity.
+
+Read next: `blocks`, where attention becomes a sublayer of BERT.
 """
 
 import math
@@ -14,8 +16,8 @@ from minibert.core.arrays import Array, Saved
 from minibert.core.ops import random
 from minibert.core.ops.primitives import Primitives
 
-# What is kept: of each group of sequences of one length the probabilities, and the multipliers of dropout.
 AttentionSaved = namedtuple("AttentionSaved", "q k v cu_seqlens groups")
+# For each group of equal-length sequences: probabilities and dropout multipliers (`mask`, None without any).
 GroupSaved = namedtuple("GroupSaved", "p mask")
 
 
@@ -28,14 +30,18 @@ def equal_length_groups(cu_seqlens: np.ndarray) -> tuple[list[np.ndarray], np.nd
 
     Returns
     -------
-    groups : list of (sequences, length) row numbers, one array for each length there is, shortest first.
-    back : (T,) the order that brings the rows of all groups, one after another, back to the batch's.
+    groups : list of (sequences, length) row indices, one array for each length there is, shortest first.
+    back : (T,) the order that brings the concatenated rows of all groups back into the order of the batch.
     """
     begins = cu_seqlens[:-1].astype(np.int64)
     lengths = np.diff(cu_seqlens)
-    groups = [begins[lengths == n][:, None] + np.arange(n) for n in np.unique(lengths)]
+    groups = []
+    for length in np.unique(lengths):
+        first_rows = begins[lengths == length]
+        groups.append(first_rows[:, None] + np.arange(length))
     order = np.concatenate([rows.ravel() for rows in groups])
-    return groups, np.argsort(order)
+    back = np.argsort(order)
+    return groups, back
 
 
 class Attention(Primitives):
@@ -58,19 +64,20 @@ class Attention(Primitives):
         ----------
         q, k, v : (T,A,D) queries, keys and values by token, head and dimension.
         cu_seqlens : (S+1,) where sequences begin.
-        causal : a token sees itself and what stands before it.
+        causal : whether a token sees only itself and the tokens before it.
         drop, site : where the random bits come from; the key is (query row key, head, key position).
 
         Returns
         -------
         y : (T,A,D).
-        saved : q, k, v, cu_seqlens, and of each group of sequences its probabilities and dropout multipliers.
+        saved : q, k, v, cu_seqlens, and for each group of equal-length sequences its probabilities and
+            dropout multipliers.
         """
         groups, back = equal_length_groups(cu_seqlens)
         outputs, kept = [], []
         for rows in groups:
             p = self._probabilities(q, k, rows, causal)
-            mask = self._probability_mask(p, rows, drop, site)
+            mask = self._probability_mask(p, rows, drop, site)  # dropout multipliers: 0 or 1/(1 - rate)
             dropped = p if mask is None else p * mask
             outputs.append(_flat(dropped @ _heads(v, rows)))
             kept.append(GroupSaved(p, mask))
@@ -79,7 +86,7 @@ class Attention(Primitives):
     # With s = q k^T / sqrt(D), p = softmax(s), m the dropout multipliers and y = (p m) v:
     #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
     #   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
-    # Where the causal option hides a key its p is zero, hence its ds as well.
+    # Where the causal option hides a key, its p is zero, hence its ds as well.
     # dy (T,A,D) -> dq dk dv (T,A,D)
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         """Return the gradients of `attention`.
@@ -116,13 +123,13 @@ class Attention(Primitives):
         cu_seqlens: np.ndarray,
         causal: bool = False,
     ) -> list[Array]:
-        """Return the attention maps: row i of a map is what token i attends to and sums to one.
+        """Return the attention maps: row i of a map is what token i attends to, and sums to one.
 
         Parameters
         ----------
         q, k : (T,A,D) queries and keys.
         cu_seqlens : (S+1,) where sequences begin.
-        causal : a token sees itself and what stands before it.
+        causal : whether a token sees only itself and the tokens before it.
 
         Returns
         -------
@@ -147,7 +154,7 @@ class Attention(Primitives):
         p = self.xp.exp(scores - scores.real.max(-1, keepdims=True))
         return p / p.sum(-1, keepdims=True)
 
-    # -> (n,A,length,length) multipliers or None
+    # -> (n,A,length,length) dropout multipliers, or None without dropout
     def _probability_mask(
         self,
         p: Array,
@@ -159,7 +166,7 @@ class Attention(Primitives):
             return None
         n, A, length, _ = p.shape
         xp = self.xp
-        keys = random.fold(xp, drop.rows, *random.words(xp, site))[rows]  # of the query rows
+        keys = random.fold(xp, drop.rows, *random.words(xp, site))[rows]  # one for each query row
         heads = xp.arange(A, dtype=xp.uint32)
         keys = random.fold(xp, keys[:, None], heads[:, None])
         kept = random.keep(xp, keys, length, drop.attention_rate)

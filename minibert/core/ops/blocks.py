@@ -1,7 +1,7 @@
 """The sublayers of BERT (Devlin et al. 2019, section 3), each a few lines of primitives.
 
-A block's backward takes the block's parameters and their gradient accumulators and returns dx with the
-accumulators. Dropout sites are numbered through the network: 0 behind the embeddings, then three to a layer.
+The backward of a block takes its parameters and their gradient accumulators, and returns dx with the
+accumulators. Dropout sites are numbered through the network: 0 after the embeddings, then three per layer.
 """
 
 from collections import namedtuple
@@ -15,7 +15,7 @@ from minibert.core.ops.random import Dropout
 
 EMBEDDING_SITE = 0
 
-# What is kept, by the primitives that kept it: None where nothing was dropped, or no rows were chosen.
+# What forward saves for backward, one field per primitive: None without dropout, or without chosen rows.
 EmbeddingBlockSaved = namedtuple("EmbeddingBlockSaved", "word position segment norm dropout")
 AttentionBlockSaved = namedtuple("AttentionBlockSaved", "qkv attention rows output dropout norm")
 FeedForwardBlockSaved = namedtuple("FeedForwardBlockSaved", "inner gelu output dropout norm")
@@ -30,7 +30,7 @@ def layer_sites(layer: int) -> tuple[int, int, int]:
 
     Parameters
     ----------
-    layer : number of the layer, from 0.
+    layer : index of the layer, from 0.
     """
     return 3 * layer + 1, 3 * layer + 2, 3 * layer + 3
 
@@ -38,8 +38,8 @@ def layer_sites(layer: int) -> tuple[int, int, int]:
 class Blocks(Attention, Losses):
     """Embeddings, attention, feed-forward, pooler and masked-LM head.
 
-    `config` is anything with the fields of a `BertConfig`; `params` and `grads` are the dictionaries of one
-    block, as `Parameters.tree` holds them.
+    `config` is anything with the fields of a `BertConfig`. `params` and `grads` are the dictionaries of one
+    block in `Parameters.tree`.
     """
 
     # input_ids token_type_ids positions (T,) -> (T,H)
@@ -56,13 +56,13 @@ class Blocks(Attention, Losses):
         ----------
         batch : `input_ids`, `token_type_ids` and `positions`, each (T,).
         params : "word" (V,H), "position" (P,H), "segment", "gamma" and "beta" (H,).
-        config : its `layer_norm_eps`.
-        drop : the batch's dropout, or None.
+        config : the configuration, for its `layer_norm_eps`.
+        drop : the dropout of the batch, or None.
 
         Returns
         -------
         y : (T,H).
-        saved : the ids looked up, what the LayerNorm kept, and the dropout mask.
+        saved : the ids, what the LayerNorm kept, and the dropout mask.
         """
         word, saved_word = self.embedding(batch.input_ids, params["word"])
         position, saved_position = self.embedding(batch.positions, params["position"])
@@ -86,8 +86,8 @@ class Blocks(Attention, Losses):
         ----------
         dy : (T,H) gradient of y.
         saved : what `embedding_block` kept.
-        params : as for the forward; not read here.
-        grads : accumulators of the same names, consumed.
+        params : as for the forward; not used here.
+        grads : accumulators by the same names, consumed.
 
         Returns
         -------
@@ -111,22 +111,22 @@ class Blocks(Attention, Losses):
         layer: int,
         rows: Array | None = None,
     ) -> tuple[Array, Saved]:
-        """Return LayerNorm(x + dropout(output(attention(q, k, v)))), with q, k and v linear in what enters.
+        """Return LayerNorm(x + dropout(output(attention(q, k, v)))), with q, k and v linear in x.
 
-        With `rows`, which ascend, only these tokens are computed; every token still serves as key and value.
+        With `rows`, only these tokens are computed; every token still serves as key and value.
 
         Parameters
         ----------
-        x : (T,H) what enters the layer.
+        x : (T,H) input of the layer.
         params : "qkv_weight" (H,3H) and its bias, "output_weight" (H,H) and its bias, "gamma", "beta".
-        cu_seqlens : (S+1,) where sequences begin.
-        config : shapes, `is_decoder` and `layer_norm_eps`.
-        drop, layer : the batch's dropout or None, and the number of the layer, which gives its sites.
-        rows : (R,) the rows of x to compute, in ascending order. None: all.
+        cu_seqlens : (S+1,) first row of each sequence, then T.
+        config : the configuration, for the shapes, `is_decoder` and `layer_norm_eps`.
+        drop, layer : the dropout of the batch or None, and the index of the layer, which gives its sites.
+        rows : (R,) the rows of x to compute, ascending. None: all.
 
         Returns
         -------
-        y : (T,H), or (R,H) with `rows`: x of these rows goes around attention, too.
+        y : (T,H), or (R,H) with `rows`, which select from the residual path, too.
         saved : what each primitive kept.
         """
         attention_site, output_site, _ = layer_sites(layer)
@@ -156,14 +156,14 @@ class Blocks(Attention, Losses):
         params: Params,
         grads: Grads,
     ) -> tuple[Array, Grads]:
-        """Add the gradients of `attention_block`; dx sums the residual path and the one through attention.
+        """Add the gradients of `attention_block`; dx is the sum over the residual path and attention.
 
         Parameters
         ----------
         dy : (T,H), or (R,H) where only some rows were computed.
         saved : what `attention_block` kept.
-        params : as for the forward; not read here.
-        grads : accumulators of the same names, consumed.
+        params : as for the forward; not used here.
+        grads : accumulators by the same names, consumed.
 
         Returns
         -------
@@ -198,8 +198,8 @@ class Blocks(Attention, Losses):
         ----------
         x : (T,H).
         params : "in_weight" (H,F), "in_bias", "out_weight" (F,H), "out_bias", "gamma", "beta".
-        config : its `gelu_form` and `layer_norm_eps`.
-        drop, layer : the batch's dropout or None, and the number of the layer, which gives its site.
+        config : the configuration, for its `gelu_form` and `layer_norm_eps`.
+        drop, layer : the dropout of the batch or None, and the index of the layer, which gives its site.
 
         Returns
         -------
@@ -229,9 +229,9 @@ class Blocks(Attention, Losses):
         ----------
         dy : (T,H) gradient of y.
         saved : what `feed_forward_block` kept.
-        params : as for the forward; not read here.
-        grads : accumulators of the same names, consumed.
-        config : its `gelu_form`.
+        params : as for the forward; not used here.
+        grads : accumulators by the same names, consumed.
+        config : the configuration, for its `gelu_form`.
 
         Returns
         -------
@@ -279,12 +279,12 @@ class Blocks(Attention, Losses):
         ----------
         dy : (S,H) gradient of y.
         saved : what `pooler` kept.
-        params : as for the forward; not read here.
-        grads : accumulators of the same names, consumed.
+        params : as for the forward; not used here.
+        grads : accumulators by the same names, consumed.
 
         Returns
         -------
-        dx : (T,H), zero but for the first rows.
+        dx : (T,H), zero except in the first rows.
         grads : the accumulators with the gradients added.
         """
         dy = self.tanh_backward(dy, saved.tanh)
@@ -300,15 +300,15 @@ class Blocks(Attention, Losses):
         table: Array,
         config: Any,
     ) -> tuple[Array, Saved]:
-        """Score every vocabulary entry at some rows: dense, GELU, LayerNorm, then the tied embedding.
+        """Score every vocabulary entry at some rows: linear, GELU, LayerNorm, then the tied embedding.
 
         Parameters
         ----------
         x : (T,H) output of the last layer.
-        rows : (M,) which of its rows to score.
+        rows : (M,) the rows of x to score.
         params : "weight" (H,H), "bias", "gamma", "beta" (H,) and "output_bias" (V,).
         table : (V,H) the word embedding.
-        config : its `gelu_form` and `layer_norm_eps`.
+        config : the configuration, for its `gelu_form` and `layer_norm_eps`.
 
         Returns
         -------
@@ -332,16 +332,16 @@ class Blocks(Attention, Losses):
         table: Array,
         config: Any,
     ) -> tuple[tuple[Array, Array], Saved]:
-        """Return -log probability of the label at each masked row, and the entry that scores highest there.
+        """Return -log p(label) at each masked row, and the vocabulary entry with the highest score there.
 
-        Logits exist for masked rows only. `table` is the word embedding itself; its gradient is accumulated
-        here as well as in `embedding_block_backward`.
+        Logits are computed for masked rows only. `table` is the word embedding itself, so its gradient is
+        accumulated both in this head's backward and in `embedding_block_backward`.
 
         Parameters
         ----------
         x : (T,H) output of the last layer.
         rows : (M,) the masked rows.
-        labels : (M,) the ids that stood there.
+        labels : (M,) the original ids at these rows.
         params, table, config : as for `masked_lm_logits`.
 
         Returns
@@ -369,14 +369,14 @@ class Blocks(Attention, Losses):
         ----------
         dnll : (M,) gradient of each masked row's loss.
         saved : what `masked_lm_head` kept.
-        params : as for the forward; not read here.
-        grads : accumulators of the same names, consumed.
+        params : as for the forward; not used here.
+        grads : accumulators by the same names, consumed.
         dtable : (V,H) accumulator of the word embedding, consumed.
-        config : its `gelu_form`.
+        config : the configuration, for its `gelu_form`.
 
         Returns
         -------
-        dx : (T,H), zero but for the masked rows.
+        dx : (T,H), zero except in the masked rows.
         grads, dtable : the accumulators with the gradients added.
         """
         dlogits = self.softmax_cross_entropy_backward(dnll, saved.loss)
@@ -389,24 +389,24 @@ class Blocks(Attention, Losses):
         dx, grads = self._linear_backward(dx, saved.linear, grads, "weight", "bias")
         return self.take_rows_backward(dx, saved.rows), grads, dtable
 
-    # x (T,H) -> (T,H), or (R,H) where the last layer computes some rows
+    # x (T,H) -> (T,H), or (R,H) where the last layer computes R rows only
     def layers(
         self,
         layer: Callable[..., Any],
         params: list[Params],
         x: Array,
     ) -> tuple[Array, Saved]:
-        """Send x through all layers, one after another.
+        """Pass x through all layers, one after another.
 
         Parameters
         ----------
-        layer : `layer(x, params of one layer, its number) -> x, saved`.
-        params : a tree of parameters for each layer.
+        layer : computes one layer, as `layer(x, params of the layer, its index) -> x, saved`.
+        params : the trees of parameters, one for each layer.
         x : (T,H) output of the embeddings.
 
         Returns
         -------
-        x : (T,H), or (R,H) where the last layer computes some rows.
+        x : (T,H), or (R,H) where the last layer computes R rows only.
         saved : what each layer kept.
         """
         kept = []
@@ -425,21 +425,21 @@ class Blocks(Attention, Losses):
         grads: list[Grads],
         first: int = 0,
     ) -> tuple[Array, list[Grads]]:
-        """Send dy back through the layers, from the last down to `first`.
+        """Propagate dy back through the layers, from the last down to `first`.
 
-        Layers below `first` are not touched, and their accumulators are returned as they are.
+        The accumulators of layers below `first` are returned unchanged.
 
         Parameters
         ----------
-        layer_backward : `layer_backward(dy, saved, params, grads) -> dx, grads` goes back through one layer.
+        layer_backward : backward of one layer, as `layer_backward(dy, saved, params, grads) -> dx, grads`.
         dy : (T,H) or (R,H), gradient of what the last layer returned.
         saved : what `layers` kept.
-        params, grads : parameters and accumulators, a tree for each layer.
-        first : the lowest layer to go through. 0: all.
+        params, grads : parameters and accumulators, one tree for each layer.
+        first : index of the lowest layer to go through. 0: all.
 
         Returns
         -------
-        dx : (T,H) gradient of what enters layer `first`.
+        dx : (T,H) gradient of the input of layer `first`.
         grads : list of trees, with the gradients added.
         """
         grads = list(grads)

@@ -39,12 +39,16 @@ def series_coefficients(terms: int) -> tuple[float, list[float]]:
     """
     half = 2 * terms
     scale = math.sqrt(terms / math.sqrt(2))
-    angles = np.arange(-half + 1, half) * (np.pi / half)
+    numbers = np.arange(-half + 1, half)
+    angles = numbers * (np.pi / half)
     t = scale * np.tan(angles / 2)
     values = np.exp(-t * t) * (scale * scale + t * t)
-    samples = np.fft.fftshift(np.concatenate([[0.0], values]))
-    series = np.fft.fft(samples).real / (2 * half)
-    return scale, [float(c) for c in series[terms:0:-1]]
+    samples = np.concatenate([[0.0], values])
+    samples = np.fft.fftshift(samples)
+    series = np.fft.fft(samples).real
+    series = series / (2 * half)
+    highest_first = series[terms:0:-1]
+    return scale, highest_first.tolist()
 
 
 # x (...) -> (...)

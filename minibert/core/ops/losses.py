@@ -2,6 +2,9 @@
 
 Each forward returns the loss of every row; the model sums them with weights 1 / (global count). So there
 is no mean to undo for micro-batches or shards, and a batch with nothing to predict costs exactly zero.
+
+Read next: `blocks`, where `masked_lm_head_backward` uses this. The row weights of pre-training come from
+`bert.pretraining_loss_backward`.
 """
 
 from collections import namedtuple
@@ -14,7 +17,7 @@ from minibert.core.ops.primitives import Primitives
 
 CrossEntropySaved = namedtuple("CrossEntropySaved", "probabilities labels")
 SigmoidSaved = namedtuple("SigmoidSaved", "slope labels")
-SegmentsSaved = namedtuple("SegmentsSaved", "cu_seqlens groups")  # which segments, what is kept of them
+SegmentsSaved = namedtuple("SegmentsSaved", "cu_seqlens groups")  # groups of (segments, CrossEntropySaved)
 SquaredErrorSaved = namedtuple("SquaredErrorSaved", "difference")
 
 
@@ -50,7 +53,7 @@ class Losses(Primitives):
 
         Parameters
         ----------
-        dnll : (N,) gradient of each row's loss: its weight.
+        dnll : (N,) gradient of the total loss with respect to each row's, which is the row's weight.
         saved : what `softmax_cross_entropy` kept.
 
         Returns
@@ -69,14 +72,14 @@ class Losses(Primitives):
 
         Parameters
         ----------
-        scores : (T,) one for each row of the flat batch.
+        scores : (T,) a score for each row of the flat batch.
         cu_seqlens : (S+1,) where the segments begin; each has at least one row.
         labels : (S,) the right row of each segment, counted from its beginning.
 
         Returns
         -------
         nll : (S,) nats.
-        saved : cu_seqlens, and of each group of segments of one length what `softmax_cross_entropy` kept.
+        saved : cu_seqlens, and for each group of equal-length segments what `softmax_cross_entropy` kept.
         """
         groups, _ = equal_length_groups(cu_seqlens)
         members = [np.searchsorted(cu_seqlens, rows[:, 0]) for rows in groups]  # the segments of each group
@@ -151,7 +154,7 @@ class Losses(Primitives):
         dlogits : (N,K).
         """
         labels = saved.labels
-        signs = self.xp.where(labels > 0, -labels, 1)  # of d wrong / d logits, times the weight
+        signs = self.xp.where(labels > 0, -labels, 1)  # d wrong / d logits, times the weight
         dmean = dnll / labels.shape[-1]
         return signs * saved.slope * dmean[:, None]
 

@@ -234,9 +234,13 @@ class Primitives:
         x_hat = centred * rstd
         return x_hat * gamma + beta, LayerNormSaved(x_hat, rstd, gamma)
 
-    # x_hat = (x - mean) rstd with rstd = 1/sqrt(var + eps), and g = dy gamma the gradient of x_hat. Mean and
-    # variance both depend on x: the first takes out the mean of g, the second the part of g along x_hat:
-    #   dx = rstd (g - mean(g) - x_hat mean(g x_hat))
+    # x_hat = c rstd with c = x - mean(x), rstd = 1/sqrt(var + eps), var = mean(c^2). The gradient of x_hat is
+    # g = dy gamma. It reaches c twice. Directly: g rstd. And through the variance: as
+    #   d rstd / d var = -rstd^3 / 2,  d var / d c = 2 c / H,
+    # the gradient of rstd, sum(g c), becomes sum(g c) (-rstd^3 / 2) (2 c / H) = -rstd^3 c mean(g c), which is
+    # -rstd x_hat mean(g x_hat), as c rstd = x_hat in both places. So dc = rstd (g - x_hat mean(g x_hat)).
+    # Then c = x - mean(x) takes out the mean of dc, where that of x_hat is zero:
+    #   dx = dc - mean(dc) = rstd (g - mean(g) - x_hat mean(g x_hat))
     # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         """Return the gradients of `layer_norm`.
@@ -259,11 +263,11 @@ class Primitives:
 
     # ids (T,)  table (V,H) -> (T,H)
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
-        """Look up rows of a table by number.
+        """Look up rows of a table by index.
 
         Parameters
         ----------
-        ids : (T,) row numbers.
+        ids : (T,) row indices.
         table : (V,H).
 
         Returns

@@ -12,42 +12,43 @@ CHUNK = 1 << 16  # elements handled at a time, so that the temporaries stay in c
 
 
 class AdamRule(NamedTuple):
-    """The numbers of one step of Adam.
+    """The hyperparameters of one step of Adam.
 
-    Defaults: the paper's (appendix A.2), eps of its released code, Kingma and Ba's bias correction.
+    The defaults are the paper's (appendix A.2), with the eps of its released code and the bias correction of
+    Kingma and Ba.
     """
 
     lr: float  # learning rate of this step
-    step: int  # its number, from 1
+    step: int  # index of this step, from 1
     beta1: float = 0.9  # share of the first moment that is kept
-    beta2: float = 0.999  # and of the second
+    beta2: float = 0.999  # share of the second moment that is kept
     eps: float = 1e-6  # added outside the square root
-    weight_decay: float = 0.01  # share of the parameters that would be subtracted at a learning rate of 1
+    weight_decay: float = 0.01  # decoupled: share of the parameter added to its update, before the rate
     bias_correction: bool = True  # False gives the Adam of BERT's released code
-    clip: float = 1.0  # factor of the gradients, applied first; 1 where their norm is within the limit
+    clip: float = 1.0  # factor of the gradients, applied first; 1: their norm is within the limit
 
     @property
     def corrections(self) -> tuple[float, float]:
-        """Return what corrects m and v for their start at zero (Kingma & Ba 2015, Algorithm 1)."""
+        """Return the factors that correct m and v for starting at zero (Kingma & Ba 2015, Algorithm 1)."""
         if not self.bias_correction:
             return 1.0, 1.0
         return 1 / (1 - self.beta1**self.step), 1 / (1 - self.beta2**self.step)
 
 
 class Updates(Primitives):
-    """Optimizer arithmetic. Parameters and moments are consumed and returned: in place for NumPy.
+    """Optimizer arithmetic. Parameters and moments are consumed and returned: NumPy updates them in place.
 
-    Gradients are consumed, too: from an update to the next `zero` they belong to the engine, which may have
-    cleared them early. Neither read them then nor add to them.
+    Gradients are consumed, too. Between an update and the next `zero` they belong to the engine, which may
+    already have cleared them: neither read them nor add to them.
     """
 
     # grads (N,)
     def zero(self, grads: Array) -> None:
-        """Set accumulators to zero, unless the update that consumed them has done so.
+        """Set accumulators to zero in place, unless the update that consumed them already has.
 
         Parameters
         ----------
-        grads : (N,) the accumulators, in place.
+        grads : (N,) the accumulators.
         """
         grads.fill(0)
 
@@ -57,19 +58,19 @@ class Updates(Primitives):
 
         Parameters
         ----------
-        grads : (N,).
+        grads : (N,) all gradients.
         """
         squares = (float(self._squares(grads[s])) for s in chunks(0, len(grads)))
         return math.sqrt(math.fsum(squares))
 
     # -> scalar
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
-        """Return what makes a gradient of length `norm` at most `clip_norm` long (0: no limit).
+        """Return the factor that scales a gradient of norm `norm` down to at most `clip_norm`.
 
         Parameters
         ----------
-        norm : length of the gradient.
-        clip_norm : the largest length allowed. 0: no limit.
+        norm : norm of the gradient.
+        clip_norm : the largest norm allowed. 0: no limit.
         """
         return clip_norm / norm if 0 < clip_norm < norm else 1.0
 
@@ -88,9 +89,9 @@ class Updates(Primitives):
         Parameters
         ----------
         params, grads : (N,) parameters and their gradients.
-        m, v : (N,) first and second moment.
+        m, v : (N,) first and second moments.
         decayed : (K,2) int64, the ranges [begin, end) that have weight decay, in order.
-        rule : the numbers of this step.
+        rule : the hyperparameters of this step.
 
         Returns
         -------
@@ -108,9 +109,9 @@ class Updates(Primitives):
                 params[s] -= rule.lr * direction
         return params, m, v
 
-    # With r = m^ / (sqrt(v^) + eps), Adam's direction, a tensor x goes along u = r + weight_decay x by
+    # With Adam's direction r = m^ / (sqrt(v^) + eps), a tensor x moves along u = r + weight_decay x:
     #   x <- x - lr |x| / |u| u,
-    # so that lr is the share of its own length by which it moves, however long its gradient is.
+    # so lr is the size of the step relative to the norm of x, however large the gradient is.
     # params grads m v (N,)  tensors (K,3) -> params m v (N,)
     def lamb(
         self,
@@ -123,16 +124,16 @@ class Updates(Primitives):
     ) -> tuple[Array, Array, Array]:
         """Take one step of LAMB, Adam for large batches (You et al. 2020, Algorithm 2, phi the identity).
 
-        The authors' code leaves LayerNorm and biases out of weight decay and of the scaling by lengths, both.
-        So does this: what does not decay takes Adam's step. Other implementations scale every tensor, which
-        is what comes out where every tensor decays. Algorithm 2 includes bias correction.
+        The authors' code excludes LayerNorm and biases from both weight decay and the scaling by norms, and
+        so does this: a tensor without weight decay takes Adam's step. Other implementations scale every
+        tensor; to reproduce them, let every tensor decay. Algorithm 2 includes bias correction.
 
         Parameters
         ----------
         params, grads : (N,) parameters and their gradients.
-        m, v : (N,) first and second moment.
+        m, v : (N,) first and second moments.
         tensors : (K,3) int64, a row [begin, end, decays] for each tensor in the buffers, in order.
-        rule : the numbers of this step.
+        rule : the hyperparameters of this step.
 
         Returns
         -------
@@ -155,7 +156,7 @@ class Updates(Primitives):
                     update_length = update_length + self._squares(update(s, decays))
             trust = self._trust_ratio(np.sqrt(length), np.sqrt(update_length)) if decays else 1.0
             rate = rule.lr * trust
-            for s in chunks(begin, end):  # computed anew: all of an embedding's would be a second embedding
+            for s in chunks(begin, end):  # recomputed: to keep it would take the memory of a second embedding
                 params[s] -= self.cast(rate, params.dtype) * update(s, decays)
         return params, m, v
 
@@ -169,15 +170,15 @@ class Updates(Primitives):
         tensors: np.ndarray,
         rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of Muon, in the matrices of the layers (Jordan et al. 2024), and elsewhere of AdamW.
+        """Take one step of Muon on the matrices of the layers (Jordan et al. 2024), of AdamW on the rest.
 
         Parameters
         ----------
         params, grads : (N,) parameters and their gradients.
-        m, v : (N,) moments. Of a matrix of Muon's m is the momentum, and v is left alone.
-        tensors : (K,5) int64, a row [begin, end, decays, rows, matrices] for each tensor in the buffers: its
-            rows, and how many matrices lie side by side in it, 0 where AdamW updates it.
-        rule : the numbers of this step.
+        m, v : (N,) moments. For a matrix that Muon updates, m is the momentum and v does not change.
+        tensors : (K,5) int64, a row [begin, end, decays, rows, matrices] for each tensor in the buffers.
+            `matrices` is how many matrices of `rows` rows it has side by side, or 0 where AdamW updates it.
+        rule : the hyperparameters of this step.
 
         Returns
         -------
@@ -193,8 +194,8 @@ class Updates(Primitives):
                 self.adamw(params[s], grads[s], m[s], v[s], decayed, rule)
         return params, m, v
 
-    # A matrix whose mean gradient is U S V^T goes along U V^T, all directions alike, however rare they are.
-    # sqrt(max(M,N)) gives it numbers of size 1, as Adam's first step has, so that one rate suits both.
+    # A matrix with mean gradient U S V^T moves along U V^T, equally far in all directions, however rare.
+    # The factor sqrt(max(M,N)) gives entries of size 1, as in Adam's first step, so one rate suits both.
     # grads m (N,) -> direction m (N,)
     def _muon_direction(
         self,
@@ -207,17 +208,17 @@ class Updates(Primitives):
         """Return Muon's direction and the new momentum."""
         fresh = (1 - rule.beta1) * rule.clip * grads
         m = rule.beta1 * m + fresh
-        ahead = rule.beta1 * m + fresh  # Nesterov's
+        ahead = rule.beta1 * m + fresh  # Nesterov momentum
         ahead = ahead.reshape(rows, matrices, -1)
         scale = math.sqrt(max(rows, ahead.shape[2]))
         directions = [scale * self._orthogonal(ahead[:, i]) for i in range(matrices)]
         return self.xp.stack(directions, 1).reshape(grads.shape), m
 
-    # X <- (a + b X X^T + c (X X^T)^2) X  makes a s + b s^3 + c s^5 of every singular value s and leaves the
-    # singular vectors as they are; five times over that brings all above 0.002 to between 0.68 and 1.21.
+    # X <- (a + b X X^T + c (X X^T)^2) X  maps every singular value s to a s + b s^3 + c s^5 and leaves the
+    # singular vectors unchanged; five iterations bring all s above 0.002 to between 0.68 and 1.21.
     # x (M,N) -> (M,N)
     def _orthogonal(self, x: Array) -> Array:
-        """Bring the singular values of a matrix near 1, by Newton-Schulz iterations with Jordan's numbers."""
+        """Bring the singular values of a matrix near 1, by Newton-Schulz steps with Jordan's a, b and c."""
         wide = x if x.shape[0] <= x.shape[1] else x.T
         wide = wide / self.xp.maximum(self.xp.sqrt((wide * wide).sum()), 1e-7)
         for _ in range(5):
@@ -228,29 +229,29 @@ class Updates(Primitives):
 
     # x (n,) -> scalar
     def _squares(self, x: Array) -> Array:
-        """Sum squares in double precision: not by BLAS, whose bits may depend on where in memory x lies."""
+        """Sum squares in double precision; not by BLAS, whose rounding may depend on the address of x."""
         x = self.cast(x, np.float64)
         return (x * x).sum()
 
     # length update_length (...) -> (...)
     def _trust_ratio(self, length: Array, update_length: Array) -> Array:
-        """Scale an update of LAMB to the length of the parameters; 1 where either of the lengths is 0."""
+        """Return the factor that scales an update of LAMB to the norm of the parameters; 1 if either is 0."""
         both = (length > 0) & (update_length > 0)
         return self.xp.where(both, length / self.xp.where(both, update_length, 1), 1)
 
 
 def chunks(begin: int, end: int) -> list[slice]:
-    """Cut the range [begin, end) into slices of `CHUNK` elements, the last of them shorter.
+    """Cut the range [begin, end) into slices of `CHUNK` elements; the last may be shorter.
 
     Parameters
     ----------
-    begin, end : places in the buffer.
+    begin, end : indices in the buffer.
     """
     return [slice(low, min(low + CHUNK, end)) for low in range(begin, end, CHUNK)]
 
 
 def spans(decayed: np.ndarray, count: int) -> list[tuple[int, int, bool]]:
-    """List (begin, end, decays) of the whole buffer, in order, from the ranges that decay.
+    """Divide the whole buffer into ranges (begin, end, decays), given those that decay.
 
     Parameters
     ----------
@@ -259,10 +260,10 @@ def spans(decayed: np.ndarray, count: int) -> list[tuple[int, int, bool]]:
 
     Returns
     -------
-    list of (begin, end, decays), none of them empty.
+    list of (begin, end, decays), in order, none of them empty.
     """
     result = []
-    last = 0  # where the range before ended
+    last = 0  # end of the previous range
     for begin, end in decayed.tolist():
         result.append((last, begin, False))
         result.append((begin, end, True))

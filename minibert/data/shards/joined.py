@@ -1,4 +1,4 @@
-"""Token shards wherever they are and in however many parts, opened as one."""
+"""Open token shards as one, wherever they are and in however many parts."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -16,25 +16,25 @@ from minibert.data.shards.parts import MANIFEST, Manifest, Part, parts_in
 from minibert.data.shards.store import META, TokenShards
 from minibert.tokenizer import Tokenizer
 
-ELSEWHERE = "elsewhere.json"  # in a folder that stands for shards in another
+ELSEWHERE = "elsewhere.json"  # the link, in a folder that refers to shards in another folder
 COUNTS = ("documents", "sentences", "tokens")
-NAMED = 6  # missing parts that are named one by one
+NAMED = 6  # an error names so many missing parts one by one
 
 
 def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> TokenShards:
-    """Open what `write_shards` or `minibert data` made, all its parts, or what `link_shards` points at.
+    """Open shards that `write_shards` or `minibert data` made, with all parts, or that a link refers to.
 
     Parameters
     ----------
     folder : str or Path
-        Of one whole, of its parts, or with a link to another folder.
+        A folder of shards, of their parts, or with a link to another folder.
     tokenizer : Tokenizer, optional
-        Checked to be the one that the ids were made with.
+        If given, its vocabulary must be the one that the ids were made with.
 
     Returns
     -------
     TokenShards
-        Parts are joined in their order.
+        The shards; parts are joined in order.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
         leads to another link or to other shards than those that it was made for.
     """
     folder = Path(folder)
-    if not os.path.exists(folder):  # unlike `Path.exists` of whatever name a link may hold
+    if not os.path.exists(folder):  # a link may hold any name; `Path.exists` raises an error for some
         advice = "make them with minibert data, or name their folder with `shards`."
         raise InputError(f"'{folder}' is not there, so it holds no token shards; {advice}")
     if (folder / ELSEWHERE).exists():
@@ -68,17 +68,17 @@ def vocabulary_of(folder: str | Path) -> Tokenizer:
     Parameters
     ----------
     folder : str or Path
-        Of one whole, or of parts, of which the first is taken.
+        A folder of shards, or of their parts, which all have the same tokenizer.
 
     Returns
     -------
     Tokenizer
-        As it was saved beside them.
+        The tokenizer that was saved with the shards.
 
     Raises
     ------
     InputError
-        When no such shards are there.
+        When the folder holds no shards with a tokenizer.
     """
     folder = Path(folder)
     places = parts_in(folder).values()
@@ -89,17 +89,17 @@ def vocabulary_of(folder: str | Path) -> Tokenizer:
 
 
 def missing_parts(parts: Collection[Part]) -> str:
-    """Name the parts that are not among some of them, for a person.
+    """Name the missing parts, for an error or a report.
 
     Parameters
     ----------
     parts : collection of Part
-        Those that are there, at least one, all of the same number of parts.
+        The existing parts, at least one, all with the same N.
 
     Returns
     -------
     str
-        The first few by name; "" when none is missing.
+        The names of the first few; "" if none is missing.
     """
     count = next(iter(parts)).parts
     missing = []
@@ -111,21 +111,21 @@ def missing_parts(parts: Collection[Part]) -> str:
 
 
 class JoinedShards(TokenShards):
-    """Parts of shards as one, one after another, each memory-mapped as it is.
+    """The parts of token shards as one, in order, each mapped into memory where it is.
 
     Parameters
     ----------
     folder : Path
-        Which holds the parts.
+        The folder that holds the parts.
     parts : dict from Part to Path
-        Each with its folder, in order, as `parts_in` finds them.
+        The parts in order, each with its folder, as `parts_in` finds them.
     tokenizer : Tokenizer, optional
-        Checked to be the one that the ids were made with.
+        If given, its vocabulary must be the one that the ids were made with.
 
     Raises
     ------
     InputError
-        When a part is missing or damaged, parts are not of one whole, or none has text.
+        When a part is missing or damaged, parts do not belong together, or none has text.
     """
 
     def __init__(self, folder: Path, parts: dict[Part, Path], tokenizer: Tokenizer | None = None):
@@ -158,7 +158,7 @@ class JoinedShards(TokenShards):
         self.sentence_ends = _continued([shards.sentence_ends for shards in opened])
 
     def _open(self, parts: dict[Part, Path], tokenizer: Tokenizer | None) -> list[TokenShards]:
-        """Open the parts that have text, after it was checked that all are of the same source."""
+        """Open the parts that have text, after checking that all come from the same source."""
         manifests = {part: Manifest.read(place) for part, place in parts.items()}
         first, *rest = parts
         for part in rest:
@@ -177,12 +177,12 @@ class JoinedShards(TokenShards):
 
 
 class EndToEnd:
-    """Arrays (n,) as if they were one. A slice, or a list of places, is fetched from where it lies.
+    """Several arrays (n,), indexed as if they were one; only the elements that are asked for are copied.
 
     Parameters
     ----------
     arrays : sequence of (n,)
-        At least one, all of the same type.
+        At least one array; all have the same dtype.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray]):
@@ -203,10 +203,10 @@ class EndToEnd:
                 return array[begin - before : end - before : step]
             where = np.arange(begin, end, step)
         values = np.empty(len(where), self.arrays[0].dtype)
-        number_of = np.searchsorted(self.ends, where, "right")  # (m,) the array of each place
+        number_of = np.searchsorted(self.ends, where, "right")  # (m,) the array of each index
         changes = np.diff(number_of, prepend=-1, append=-1)
         borders = np.flatnonzero(changes).tolist()
-        for begin, end in pairwise(borders):  # places in one array: a span of text at least, often many
+        for begin, end in pairwise(borders):  # a run of indices in one array: a span of text or more
             number = number_of[begin]
             array = self.arrays[number]
             before = self.ends[number] - len(array)
@@ -215,21 +215,21 @@ class EndToEnd:
 
 
 def _continued(ends: list[np.ndarray]) -> np.ndarray:  # each (n,) -> (sum of n,)
-    """Count the ends of documents in each part on from the part before."""
-    totals = [of_part[-1] for of_part in ends[:-1]]
+    """Concatenate the ends of documents of all parts, each counted on from the part before."""
+    totals = [part_ends[-1] for part_ends in ends[:-1]]
     before = np.cumsum([0, *totals])
-    return np.concatenate([of_part + start for of_part, start in zip(ends, before, strict=True)])
+    return np.concatenate([part_ends + start for part_ends, start in zip(ends, before, strict=True)])
 
 
 def link_shards(folder: Path, shards: TokenShards) -> None:
-    """Let `open_shards(folder)` open shards that lie elsewhere, as long as they are the same.
+    """Make `open_shards(folder)` open shards in another folder, as long as these stay the same.
 
     Parameters
     ----------
     folder : Path
         Made if it does not exist; the link is a file in it.
     shards : TokenShards
-        Those that lie elsewhere.
+        The shards in the other folder.
 
     Raises
     ------
@@ -238,9 +238,9 @@ def link_shards(folder: Path, shards: TokenShards) -> None:
     """
     recorded = _identity(shards) | {"folder": str(shards.folder.absolute())}
     if (folder / ELSEWHERE).exists():
-        known = _read_link(folder)
-        _require_same(known, shards)
-        if known == recorded:
+        existing = _read_link(folder)
+        _require_same(existing, shards)
+        if existing == recorded:
             return
     elif folder.exists():
         raise InputError(f"'{folder}' holds token shards of its own, so others can't take their place.")
@@ -263,7 +263,7 @@ def _identity(shards: TokenShards) -> dict[str, Any]:
 
 
 def _require_same(recorded: dict[str, Any], shards: TokenShards) -> None:
-    """Raise InputError when shards are not the recorded ones. It is their size that is compared."""
+    """Raise InputError unless shards have the recorded sizes and vocabulary."""
     if not _identity(shards).items() <= recorded.items():
         documents = counted(shards.n_documents, "document")
         tokens = counted(shards.n_tokens, "token")

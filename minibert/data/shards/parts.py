@@ -1,12 +1,12 @@
-"""Token shards of one corpus made in N parts, by as many jobs on whatever machines, and read as one.
+"""Make the token shards of one corpus in N parts, by N jobs on any machines; they are read as one.
 
-A part is a share of the corpus's files, in their order, about equal to the others in bytes. A file ends its
-document, so that no document lies in two parts, and what the parts hold together doesn't depend on N. One
-part alone is the folder itself; of several, each has a folder of its own in it:
+A part is a share of the corpus's files, in order, with about as many bytes as the others. The end of a file
+ends its document, so no document lies in two parts, and what the parts hold together doesn't depend on N. A
+single part is the folder itself; of several, each has a subfolder:
 
-    00002-of-00003/  part.json    which part of what corpus, and its files with their sizes
+    00002-of-00003/  part.json    which part of which corpus, and its files with their sizes
                      vocab.txt    and the rest of the tokenizer
-                     meta.json, tokens.bin, ...  as in `store.py`; none when there is no text
+                     meta.json, tokens.bin, ...  as in `store.py`; missing if the part has no text
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from minibert.tokenizer import Tokenizer
 
 FORMAT, VERSION = "minibert-part", 1
 MANIFEST = "part.json"
-MOST = 99_999  # parts
+MOST_PARTS = 99_999
 _FOLDER = re.compile(r"(\d{5,})-of-(\d{5,})")
 
 
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Part":
-        """Read a part as people write it, such as `2/3`.
+        """Read a part as a user writes it, such as `2/3`.
 
         Parameters
         ----------
@@ -58,10 +58,10 @@ class Part(NamedTuple):
         part = cls(0, 0)
         if match:
             part = cls(int(match[1]), int(match[2]))
-        if not 1 <= part.number <= part.parts <= MOST:
+        if not 1 <= part.number <= part.parts <= MOST_PARTS:
             raise InputError(
                 f"part={text!r} is not possible; "
-                f"give I/N with I from 1 to N, such as 2/3, and at most {MOST:,} parts.",
+                f"give I/N with I from 1 to N, such as 2/3, and at most {MOST_PARTS:,} parts.",
                 part=text,
             )
         return part
@@ -70,17 +70,17 @@ class Part(NamedTuple):
         return f"{self.number}/{self.parts}"
 
     def folder_in(self, folder: Path) -> Path:
-        """Return where the part lies in a folder of shards.
+        """Return the folder of the part within a folder of shards.
 
         Parameters
         ----------
         folder : Path
-            Of all parts.
+            The folder of all parts.
 
         Returns
         -------
         Path
-            The folder itself where it is the only part.
+            A subfolder, or the folder itself if there is only one part.
         """
         if self.parts == 1:
             return folder
@@ -89,14 +89,18 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a part was made of; files go by name and size, as machines may see them in different places."""
+    """A record of what a part is made of.
+
+    `plan_part` makes it, `write_part` stores it with the part, and `finished_part` compares the two. Files
+    are identified by name and size, since their folders may differ between machines.
+    """
 
     part: int
     parts: int
     layout: str
-    corpus_sha256: str  # of the names and sizes of all files, those of the other parts too
-    tokenizer_sha256: str  # of the vocabulary and of how words are made
-    files: tuple[tuple[str, int], ...]  # of this part: names and bytes
+    corpus_sha256: str  # the hash of the names and sizes of all files, including those of the other parts
+    tokenizer_sha256: str  # the hash of the vocabulary and of the rules by which words are cut
+    files: tuple[tuple[str, int], ...]  # names and bytes of the files of this part
     documents: int = 0
 
     @classmethod
@@ -115,7 +119,7 @@ class Manifest:
         Raises
         ------
         InputError
-            When it is missing, damaged, or of another version.
+            When the manifest is missing, damaged, or of another version.
         """
         path = folder / MANIFEST
         again = f"make that part again with minibert data, elsewhere or without its files in '{folder}'"
@@ -128,19 +132,19 @@ class Manifest:
         return cls(**fields)
 
     def require_same_source(self, other: "Manifest", folder: Path) -> None:
-        """Require that another part was made of what this one was made of.
+        """Check that another part was made from the same source as this one.
 
         Parameters
         ----------
         other : Manifest
-            Of the other part.
+            Manifest of the other part.
         folder : Path
-            Where it stands.
+            Folder of the other part, for the error.
 
         Raises
         ------
         InputError
-            When the corpus, the layout or the tokenizer was another one.
+            When the corpus, the layout or the tokenizer differs.
         """
         for field, what in (
             ("corpus_sha256", "another corpus (other files, or other sizes of them)"),
@@ -160,12 +164,12 @@ def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
     files : sequence of Path
         Files of the whole corpus, in order.
     part : Part
-        Which one.
+        The part.
 
     Returns
     -------
     list of Path
-        In order, perhaps none.
+        The files of the part, in order; there may be none.
     """
     sizes = [file.stat().st_size for file in files]
     total = max(1, sum(sizes))
@@ -173,7 +177,7 @@ def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
     end = 0  # bytes up to the end of the file
     for file, size in zip(files, sizes, strict=True):
         end += size
-        middle = 2 * end - size  # in half bytes
+        middle = 2 * end - size  # twice the middle, which is a whole number
         share = middle * part.parts // (2 * total)
         share = min(share, part.parts - 1)
         if share == part.number - 1:
@@ -184,23 +188,23 @@ def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
 def plan_part(
     files: Sequence[Path], part: Part, layout: str, tokenizer: Tokenizer
 ) -> tuple[Manifest, list[Path]]:
-    """Return a part's manifest, its documents not counted yet, and the files to read.
+    """Return a part's manifest, with its documents not counted yet, and the files to read.
 
     Parameters
     ----------
     files : sequence of Path
         Files of the whole corpus, in order.
     part : Part
-        Which one is planned.
+        The part to plan.
     layout : str
         How the files are written, a key of `corpus.LAYOUTS`.
     tokenizer : Tokenizer
-        That the part will be made with.
+        The tokenizer that the part will be made with.
 
     Returns
     -------
     Manifest
-        With 0 documents.
+        The manifest, with 0 documents.
     list of Path
         The files of the part.
     """
@@ -236,7 +240,7 @@ def parts_in(folder: Path) -> dict[Part, Path]:
     Returns
     -------
     dict from Part to Path
-        In order of the parts; {} where there are none.
+        Their folders, in the order of the parts; {} if there are none.
     """
     if not folder.is_dir():
         return {}
@@ -249,28 +253,27 @@ def parts_in(folder: Path) -> dict[Part, Path]:
 
 
 def finished_part(folder: Path, planned: Manifest) -> Manifest | None:
-    """Return the part that is planned, if a folder has it already.
+    """Return the manifest of a planned part if it has been made already.
 
     Parameters
     ----------
     folder : Path
-        Of all parts; it need not be there.
+        The folder of all parts; it need not exist.
     planned : Manifest
         As `plan_part` returns it.
 
     Returns
     -------
     Manifest or None
-        With its documents counted; None where the part is still to be made.
+        The manifest, with documents counted; None if the part is still to be made.
 
     Raises
     ------
     InputError
-        When the folder holds something else, parts of another number of parts, or of something else than
-        what is planned.
+        When the folder holds anything except parts of the same corpus, divided into as many parts.
     """
     part = Part(planned.part, planned.parts)
-    if part.parts > 1:  # other parts of the same whole may be there, and nothing else
+    if part.parts > 1:  # the folder may hold other parts of the same corpus, but nothing else
         parts = parts_in(folder)
         if _visible_in(folder) > len(parts):
             raise InputError(
@@ -294,24 +297,24 @@ def finished_part(folder: Path, planned: Manifest) -> Manifest | None:
 
 
 def _visible_in(folder: Path) -> int:
-    """Count what a folder holds that is not hidden; a file in its place counts as 1."""
+    """Count the entries of a folder that are not hidden; a file instead of a folder counts as 1."""
     if folder.is_dir():
         return sum(path.name[0] != "." for path in folder.iterdir())
     return 1 if folder.exists() else 0
 
 
 def require_free(folder: Path) -> None:
-    """Require that a folder is not there, or empty.
+    """Check that a folder does not exist, or is empty.
 
     Parameters
     ----------
     folder : Path
-        Where something is to be written.
+        The folder to be written.
 
     Raises
     ------
     InputError
-        When it holds something, or is a file.
+        When the folder is not empty, or is a file.
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
@@ -325,23 +328,28 @@ def require_free(folder: Path) -> None:
 
 
 def write_part(stream: Stream, tokenizer: Tokenizer, folder: Path, planned: Manifest) -> Manifest:
-    """Make a part as `plan_part` says, whole or not at all.
+    """Make a planned part, completely or not at all.
 
     Parameters
     ----------
     stream : iterable of str or None
         Sentences of the part's files, with None between documents.
     tokenizer : Tokenizer
-        The one that was planned with; it is saved beside the shards.
+        The tokenizer that the part was planned with; it is saved with the shards.
     folder : Path
-        Of all parts.
+        The folder of all parts.
     planned : Manifest
         As `plan_part` returns it.
 
     Returns
     -------
     Manifest
-        With its documents counted. One part of several may have none; an only one raises `EmptyCorpusError`.
+        The manifest, with documents counted. One of several parts may have none.
+
+    Raises
+    ------
+    EmptyCorpusError
+        When a single part has no text.
     """
     place = Part(planned.part, planned.parts).folder_in(folder)
 
@@ -358,6 +366,6 @@ def write_part(stream: Stream, tokenizer: Tokenizer, folder: Path, planned: Mani
         fields = asdict(replace(planned, documents=documents))
         atomic_json(temporary / MANIFEST, {"format": FORMAT, "version": VERSION, **fields})
 
-    remove_unfinished(place)  # by a job that was killed
+    remove_unfinished(place)  # a killed job may have left one
     write_folder_atomically(place, fill)
     return Manifest.read(place)

@@ -4,9 +4,9 @@
     sentences.bin  tokens in each sentence, uint16
     documents.bin  for each document where it ends: (tokens, sentences) before that point, two uint64
     meta.json      version, counts, the SHA-256 of the vocabulary that the ids belong to, and the CRC-32 of
-                   every file; of its own it is that of all the rest
+                   every file; the one for meta.json itself covers everything in it except the CRC-32s
 
-Numbers are little-endian. With English sentences that is about 2.1 bytes a token.
+Numbers are little-endian. English takes about 2.1 bytes a token.
 """
 
 import hashlib
@@ -33,12 +33,12 @@ VERSION = 1
 META = "meta.json"
 COUNTS = ("tokens", "sentences", "documents", "vocab_size")
 FIELDS = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "crc32": dict[str, int] | None}
-LONGEST_SENTENCE = (1 << 16) - 1  # what uint16 can count; a longer one is stored in parts
+LONGEST_SENTENCE = (1 << 16) - 1  # tokens, which uint16 can count; a longer sentence is stored in parts
 LONGEST_DOCUMENT = 1 << 17  # tokens; a longer one is stored as several, which bounds the memory of a reader
 BUFFERED = 1 << 20  # characters that are encoded together
-GROUPS_AHEAD = 2  # beside the one being read: one being encoded, one waiting to be written
+GROUPS_AHEAD = 2  # besides the group being read: one being encoded, one waiting to be written
 Stream: TypeAlias = Iterable[str | None]  # sentences, with None between documents
-Group: TypeAlias = tuple[list[str], list[int]]  # sentences; how many stand before each border of documents
+Group: TypeAlias = tuple[list[str], list[int]]  # sentences; how many precede each border between documents
 
 
 def vocabulary_hash(vocab: Iterable[str]) -> str:
@@ -69,9 +69,9 @@ def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "T
     stream : iterable of str or None
         Sentences with None between documents, such as a `data.corpus.SentenceStream`.
     tokenizer : Tokenizer
-        Whose ids are written, without [CLS] and [SEP].
+        Turns sentences into the ids that are written, without [CLS] and [SEP].
     folder : str or Path
-        It must not exist, or be empty.
+        It must not exist, or must be empty.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "T
     Raises
     ------
     InputError
-        When the folder holds something already; an `EmptyCorpusError` when the corpus holds no token.
+        When the folder is not empty; an `EmptyCorpusError` when the corpus has no token.
     RunError
         When the disk is full or the folder can't be written.
     """
@@ -100,7 +100,7 @@ def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
     stream : iterable of str or None
         Sentences with None between documents.
     tokenizer : Tokenizer
-        Whose ids are written.
+        Turns sentences into the ids that are written.
     place : Path
         The folder, which exists.
 
@@ -112,7 +112,7 @@ def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
     Raises
     ------
     EmptyCorpusError
-        When the corpus holds no token; the folder then has files without content.
+        When the corpus has no token; the files in the folder are then empty.
     """
     written = WrittenTokens(tokenizer)
 
@@ -124,7 +124,7 @@ def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
         names = ("tokens.bin", "sentences.bin", "documents.bin")
         files = [stack.enter_context(open(place / name, "wb")) for name in names]
         writer = _Writer(files, token_type(tokenizer.vocab_size))
-        # Encoding is in a thread of its own, beside the reading.
+        # A second thread encodes while this one reads.
         encoded = in_order(encode, _groups(stream), threads=1, ahead=GROUPS_AHEAD)
         for (_, borders), batch in encoded:
             written.add(batch)
@@ -148,17 +148,17 @@ def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
 
 
 def _crc32_of_meta(meta: dict[str, Any]) -> int:
-    """Return the checksum of all that meta.json says but the checksums."""
+    """Return the checksum of everything in meta.json except the checksums."""
     rest = {name: value for name, value in meta.items() if name != "crc32"}
     text = json.dumps(rest, sort_keys=True)
     return zlib.crc32(text.encode())
 
 
 def _groups(stream: Stream) -> Iterator[Group]:
-    """Yield what is encoded together: about BUFFERED characters, at the end fewer or none."""
+    """Yield groups of sentences to encode together: about BUFFERED characters, or less in the last group."""
     sentences: list[str] = []
     borders: list[int] = []
-    waiting = 0  # characters
+    waiting = 0  # characters in `sentences`
     for sentence in stream:
         if sentence is None:
             borders.append(len(sentences))
@@ -174,12 +174,12 @@ def _groups(stream: Stream) -> Iterator[Group]:
 
 
 def token_type(vocab_size: int) -> np.dtype:
-    """Return the narrowest type on the disk that holds every id.
+    """Return the narrowest type that holds every id; it is the type on the disk.
 
     Parameters
     ----------
     vocab_size : int
-        How many ids there are.
+        Number of ids.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def token_type(vocab_size: int) -> np.dtype:
 
 
 class _Writer:
-    """Three growing files, their checksums and the counts."""
+    """Writes the three growing files, and keeps their checksums and counts, for `fill_with_shards`."""
 
     def __init__(self, files: Sequence[BinaryIO], dtype: np.dtype):
         self.files = files
@@ -201,27 +201,27 @@ class _Writer:
 
     # ids (n,)  ends (k + 1,) from 0 to n  borders (d,)
     def add(self, ids: np.ndarray, ends: np.ndarray, borders: list[int]) -> None:
-        """Write sentences; `borders` tells how many of them stand before each border of documents."""
+        """Write sentences; `borders` has how many of them precede each border between documents."""
         ends = self.n_tokens + ends.astype(np.int64)
         stops = ends[borders].tolist()
-        too_long = np.flatnonzero(np.diff(ends) > LONGEST_SENTENCE)  # to be counted: in parts
+        too_long = np.flatnonzero(np.diff(ends) > LONGEST_SENTENCE)  # for uint16: they are stored in parts
         parts = [np.arange(ends[i], ends[i + 1], LONGEST_SENTENCE) for i in too_long]
-        ends = np.unique(np.concatenate([ends, *parts]))  # a sentence without tokens is none
+        ends = np.unique(np.concatenate([ends, *parts]))  # drops sentences without tokens
         documents: list[int] = []
         for stop in stops:
             self._cut_document(stop, ends, documents)
             if stop > self.begin:
                 self.begin = stop
                 documents.append(stop)
-        self._cut_document(self.n_tokens + len(ids), ends, documents)  # the last one may go on
+        self._cut_document(self.n_tokens + len(ids), ends, documents)  # the last document may continue
         sentence_ends = self.n_sentences + np.searchsorted(ends, documents)
         self._write(ids, np.diff(ends), documents, sentence_ends)
 
     def _cut_document(self, stop: int, ends: np.ndarray, documents: list[int]) -> None:
-        """Cut the current document, as far as `stop`, while it is too long; add where to `documents`."""
+        """Cut the current document, up to `stop`, while it is too long; add the cuts to `documents`."""
         while stop - self.begin > LONGEST_DOCUMENT:
-            number = np.searchsorted(ends, self.begin + LONGEST_DOCUMENT, "right") - 1
-            self.begin = int(ends[number])
+            sentence = np.searchsorted(ends, self.begin + LONGEST_DOCUMENT, "right") - 1
+            self.begin = int(ends[sentence])
             documents.append(self.begin)
 
     def close(self) -> None:
@@ -231,12 +231,13 @@ class _Writer:
             self._write(nothing, nothing, [self.n_tokens], [self.n_sentences])
 
     def _write(self, ids: np.ndarray, lengths: np.ndarray, token_ends: Any, sentence_ends: Any) -> None:
+        """Append to the three files, and bring checksums and counts up to date."""
         documents = np.stack([token_ends, sentence_ends], axis=1)
         arrays = [ids.astype(self.dtype), lengths.astype("<u2"), documents.astype("<u8")]
         for file, array in zip(self.files, arrays, strict=True):
             data = array.tobytes()
             name = Path(file.name).name
-            # Of what was meant, whatever the disk keeps.
+            # Computed from memory, not read back: it tells when the disk has stored something else.
             self.crc32[name] = zlib.crc32(data, self.crc32[name])
             file.write(data)
         self.n_tokens += len(ids)
@@ -245,20 +246,28 @@ class _Writer:
 
 
 class TokenShards:
-    """A folder of shards, memory-mapped: pages come in as they are read.
+    """A folder of shards, mapped into memory, so that only the pages in use are read from the disk.
 
-    Opening reads every file once to compare its checksum, some 2 GB a second from memory; shards of version
-    0.1 have none.
+    Opening it reads every file once, at some 2 GB a second from the page cache, to compare its checksum. The
+    shards that minibert 0.1 wrote have no checksums.
 
     Parameters
     ----------
     folder : str or Path
         As `write_shards` made it.
     tokenizer : Tokenizer, optional
-        Checked to be the one that the ids were made with.
+        If given, its vocabulary must be the one that the ids were made with.
 
     Attributes
     ----------
+    folder : Path
+        The folder.
+    n_tokens, n_sentences, n_documents : int
+        Sizes of the corpus.
+    vocab_size : int
+        Number of pieces in the vocabulary; every id is below it.
+    vocab_sha256 : str
+        The hash of the vocabulary: see `vocabulary_hash`.
     tokens : (n_tokens,) uint16 or uint32
         Every token.
     sentence_lengths : (n_sentences,) uint16
@@ -269,7 +278,7 @@ class TokenShards:
     Raises
     ------
     InputError
-        When the folder is not one of shards, is cut short or damaged, or belongs to another vocabulary.
+        When the folder does not hold shards, is cut short or damaged, or belongs to another vocabulary.
     """
 
     def __init__(self, folder: str | Path, tokenizer: Tokenizer | None = None):
@@ -288,8 +297,8 @@ class TokenShards:
         ends = self._map("documents.bin", np.dtype("<u8"), 2 * self.n_documents)
         ends = ends.reshape(-1, 2).astype(np.int64)  # 16 bytes a document, in memory
         self.token_ends, self.sentence_ends = np.ascontiguousarray(ends.T)
-        self._require_rising(self.token_ends, self.n_tokens)
-        self._require_rising(self.sentence_ends, self.n_sentences)
+        self._require_rising("tokens", self.token_ends, self.n_tokens)
+        self._require_rising("sentences", self.sentence_ends, self.n_sentences)
 
     @property
     def document_lengths(self) -> np.ndarray:  # (n_documents,) int64
@@ -302,18 +311,18 @@ class TokenShards:
         return np.diff(self.sentence_ends, prepend=0)
 
     def document(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens of a document, and where each of its sentences ends in them.
+        """Return the tokens of a document, and where in them each of its sentences ends.
 
         Parameters
         ----------
         index : int
-            Its number, from 0.
+            Index of the document, from 0.
 
         Returns
         -------
         tokens : (n,) int32
         ends : (k,) int64
-            The last is `n`.
+            Ends of the k sentences, exclusive; the last is n.
 
         Raises
         ------
@@ -331,12 +340,14 @@ class TokenShards:
         Parameters
         ----------
         index : int
-            Its number, from 0.
+            Index of the document, from 0.
 
         Returns
         -------
         begin : int
+            Index in `tokens` of its first token.
         ends : (k,) int64
+            Ends of its k sentences, exclusive, relative to `begin`.
 
         Raises
         ------
@@ -357,33 +368,33 @@ class TokenShards:
         return begin, ends
 
     def check_ids(self, tokens: np.ndarray) -> None:
-        """Refuse tokens that are none of the vocabulary's.
+        """Check that tokens are ids of the vocabulary.
 
         Parameters
         ----------
-        tokens : (n,) whole numbers
-            Read from the shards.
+        tokens : (n,) int
+            Ids read from the shards.
 
         Raises
         ------
         InputError
-            When one is outside of the vocabulary.
+            When an id is outside the vocabulary.
         """
         if tokens.size and int(tokens.max()) >= self.vocab_size:
             raise self._damaged(f"token {int(tokens.max())} is outside its vocabulary of {self.vocab_size}")
 
     def check_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Require that the ids were made with the vocabulary of a tokenizer.
+        """Check that the ids were made with the vocabulary of a tokenizer.
 
         Parameters
         ----------
         tokenizer : Tokenizer
-            Whose pieces are compared, by their hash.
+            The tokenizer; the hashes of the vocabularies are compared.
 
         Raises
         ------
         InputError
-            When they were made with another one.
+            When they were made with another vocabulary.
         """
         if vocabulary_hash(tokenizer.vocab) != self.vocab_sha256:
             raise InputError(
@@ -392,6 +403,7 @@ class TokenShards:
             )
 
     def _read_meta(self) -> dict[str, Any]:
+        """Return the checked contents of meta.json; raise InputError if anything in it is wrong."""
         try:
             meta = read_json(self.folder / META, advice="write the shards again")
         except MissingFile:
@@ -413,25 +425,26 @@ class TokenShards:
         return meta
 
     def _map(self, name: str, dtype: np.dtype, count: int) -> np.ndarray:
-        """Return a file as an array, after its size and checksum were compared with what meta.json says."""
+        """Return a file as an array, after comparing its size and checksum with what meta.json says."""
         path = self.folder / name
         try:
             size = path.stat().st_size
-            # By reading it: pages of the map that were looked at would count as memory of this process.
+            # The file is read, not its map: pages of a map that were touched count as memory of this process.
             crc32 = crc32_of(path) if self._crc32 else None
         except OSError as error:
             raise self._damaged(f"{name} can't be read ({error.strerror})") from error
         expected = count * dtype.itemsize
         if size != expected:
             raise self._damaged(f"{name} has {size:,} bytes where meta.json means {expected:,}")
-        if crc32 != self._crc32.get(name):
+        if crc32 != self._crc32.get(name):  # both None in shards without checksums, which are accepted
             raise self._damaged(f"the checksum of {name} differs")
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
 
-    def _require_rising(self, ends: np.ndarray, total: int) -> None:
-        """Raise InputError unless ends of documents (n_documents,) rise from 1 or more to the total."""
+    def _require_rising(self, what: str, ends: np.ndarray, total: int) -> None:
+        """Raise InputError unless the ends of documents, (n_documents,), rise from 1 or more to the total."""
         if ends[-1] != total or ends[0] < 1 or np.any(np.diff(ends) < 1):
-            raise self._damaged("documents.bin does not rise to the counts of meta.json")
+            raise self._damaged(f"the ends in documents.bin do not rise to {what}={total} of {META}")
 
     def _damaged(self, what: str) -> InputError:
+        """Return the error for damage that `what` describes."""
         return InputError(f"The token shards in '{self.folder}' are damaged: {what}; write them again.")

@@ -1,7 +1,7 @@
 """The engine in C++, whole sublayers at a time; `primitives` has the operations one at a time.
 
-With `fuse=False` the kernels stand under the reference's own blocks. A wrong gradient is then found in one
-run: numpy, cpp unfused, cpp fused.
+With `fuse=False` the kernels compute single operations under the reference's own blocks. Comparing numpy, cpp
+unfused and cpp fused thus shows where a wrong gradient comes from.
 """
 
 from collections import namedtuple
@@ -14,7 +14,7 @@ from minibert.core.ops import Dropout
 from minibert.core.ops.blocks import EMBEDDING_SITE, layer_sites
 from minibert.engines.cpp.primitives import INDEX, CppPrimitives, contiguous, draws, empty, indices, laid_out
 
-# What a fused block keeps. By its type, a backward knows whether the reference's own block kept it.
+# What a fused block saves. A backward sees from the type whether a fused block or the reference's saved it.
 CppEmbeddingBlockSaved = namedtuple("CppEmbeddingBlockSaved", "word position segment norm")
 CppAttentionBlockSaved = namedtuple(
     "CppAttentionBlockSaved", "x chosen q k v cu_seqlens context softmax causal dropped norm"
@@ -23,30 +23,31 @@ CppFeedForwardBlockSaved = namedtuple("CppFeedForwardBlockSaved", "x u norm")
 CppMaskedLmHeadSaved = namedtuple(
     "CppMaskedLmHeadSaved", "rows shape taken u inner normal mean rstd gradient table"
 )
-ChosenSaved = namedtuple("ChosenSaved", "rows borders asking")  # the rows that have queries, where not all do
+# If only some tokens have queries: the indices of their rows, where their sequences begin, and the rows.
+ChosenSaved = namedtuple("ChosenSaved", "rows borders asking")
 NormSaved = namedtuple("NormSaved", "total mean rstd dropped")  # total: the sum that is normalised
 
 TABLES = ("word", "position", "segment")
-LANES = 16  # in the widest vector: rows of the gradient of logits begin at multiples of it
+LANES = 16  # elements of the widest vector; rows of the gradient of logits begin at multiples of it
 
 
 class CppOps(CppPrimitives):
     """Every operation of the reference, float32 in C++; shapes are those of `minibert.core.ops`.
 
     With `fuse`, whole sublayers take a few passes over memory, not one pass for each operation. A fused block
-    keeps what its backward can't compute anew at once, and no more; its backward is free to overwrite what
-    was kept, and adds weight gradients to their accumulators inside the matrix product. With bfloat16 as the
-    `dtype` of operands, fused blocks also keep their activations so, and hand them to each other; what they
-    add up is float32, and so are gradients on their way from block to block.
+    saves only what its backward can't quickly recompute. Its backward may overwrite what was saved, and adds
+    weight gradients to their accumulators inside the matrix product. With bfloat16 as the `dtype` of
+    operands, fused blocks also keep their activations, and pass them to each other, in bfloat16; sums are
+    accumulated in float32, and gradients pass from block to block in float32.
 
     Parameters
     ----------
     threads : int
         Threads of the kernels' own pool. Results have the same bits for any number.
     isa : str
-        The instruction set, by name; "", the default, for that of MINIBERT_ISA or the best there is.
+        The instruction set, by name; "", the default, for that of MINIBERT_ISA or else the fastest.
     fuse : bool
-        Whether the blocks have kernels of their own (the default), or the operations alone.
+        Whether whole blocks have kernels (the default), or only operations.
     dtype : str
         "bfloat16" to round the operands of matrix products; anything else leaves them float32.
 
@@ -63,11 +64,11 @@ class CppOps(CppPrimitives):
         self._fuse = fuse
 
     def _activations(self, *shape: int) -> Array:
-        """Allocate memory for activations, in the precision in which they are kept."""
+        """Allocate memory for activations, in the type in which they are kept."""
         return empty(shape, self._narrow)
 
     def _fits(self, x: Array, params: Params) -> bool:
-        """Return whether the fused kernels take a sublayer with these arrays."""
+        """Return whether the fused kernels accept a sublayer with these arrays."""
         return self._fuse and contiguous(*params.values()) and contiguous(x, dtype=self._kept)
 
     def embedding_block(
@@ -93,7 +94,7 @@ class CppOps(CppPrimitives):
         Returns
         -------
         tuple of (T,H) array and CppEmbeddingBlockSaved
-            The result; row numbers of the tables, the sum, and mean and 1 / deviation of its rows.
+            The result; the indices into the tables, the sum, and mean and 1 / deviation of its rows.
         """
         ids = batch.input_ids, batch.positions, batch.token_type_ids
         if not (self._fuse and contiguous(*params.values()) and all(map(indices, ids))):
@@ -170,7 +171,7 @@ class CppOps(CppPrimitives):
         layer: int,
         rows: Array | None = None,
     ) -> tuple[Array, Saved]:
-        """Return LayerNorm(x + dropout(output(attention(query(x), key(x), value(x))))), of `rows` alone.
+        """Return LayerNorm(x + dropout(output(attention(query(x), key(x), value(x))))), for `rows` only.
 
         Parameters
         ----------
@@ -185,7 +186,7 @@ class CppOps(CppPrimitives):
         drop : Dropout or None
             The source of dropout, on the probabilities and on the output; None for none.
         layer : int
-            The number of the layer, which says the dropout sites.
+            The index of the layer, which determines the dropout sites.
         rows : (R,) int32 or None
             The tokens to compute, ascending; None, the default, for all. Every token serves as key and value
             in either case.
@@ -196,7 +197,8 @@ class CppOps(CppPrimitives):
             The result; what its backward needs.
         """
         fits = self._fits(x, params) and indices(cu_seqlens)
-        if rows is not None:  # the kernels take them in order
+        if rows is not None:
+            # The kernels need ascending rows, and have no causal attention with them.
             ascends = indices(rows) and bool((rows[1:] >= rows[:-1]).all())
             fits = fits and not config.is_decoder and ascends
         if not fits:
@@ -238,8 +240,11 @@ class CppOps(CppPrimitives):
     def _queries_keys_values(self, x: Array, params: Params, config: Any) -> tuple[Array, Array, Array]:
         """Compute queries, keys and values of all tokens, in one product."""
         T, H = x.shape
+        weight = params["qkv_weight"]
+        bias = params["qkv_bias"]
         qkv = self._activations(T, 3, config.A, config.D)
-        self._run.linear(x, params["qkv_weight"], params["qkv_bias"], qkv.reshape(T, 3 * H))
+        rows = qkv.reshape(T, 3 * H)
+        self._run.linear(x, weight, bias, rows)
         q, k, v = qkv.swapaxes(0, 1)
         return q, k, v
 
@@ -251,9 +256,10 @@ class CppOps(CppPrimitives):
         params: Params,
         config: Any,
     ) -> tuple[Array, Array, Array]:
-        """Compute queries of the rows that ask, keys and values of all tokens."""
+        """Compute queries of the rows `asking`, and keys and values of all tokens."""
         T, H = x.shape
-        weight, bias = params["qkv_weight"], params["qkv_bias"]
+        weight = params["qkv_weight"]
+        bias = params["qkv_bias"]
         q = self._activations(len(asking), config.A, config.D)
         kv = self._activations(T, 2, config.A, config.D)
         self._run.linear(asking, weight[:, :H], bias[:H], q.reshape(-1, H))
@@ -268,7 +274,7 @@ class CppOps(CppPrimitives):
         params: Params,
         grads: Grads,
     ) -> tuple[Array, Grads]:
-        """Add the gradients of `attention_block`, in place; what was kept is overwritten.
+        """Add the gradients of `attention_block`, in place; what was saved is overwritten.
 
         Parameters
         ----------
@@ -293,7 +299,9 @@ class CppOps(CppPrimitives):
         self._run.gemm(context.reshape(-1, H).T, d_out, grads["output_weight"], True)
         self._run.linear(d_out, params["output_weight"].T, None, spare)
         d_context = spare.reshape(context.shape)
-        weight, d_weight, d_bias = params["qkv_weight"], grads["qkv_weight"], grads["qkv_bias"]
+        weight = params["qkv_weight"]
+        d_weight = grads["qkv_weight"]
+        d_bias = grads["qkv_bias"]
         if saved.chosen is None:
             d_qkv = self._activations(T, 3, A, D)
             dq, dk, dv = d_qkv.swapaxes(0, 1)
@@ -306,7 +314,8 @@ class CppOps(CppPrimitives):
         dk, dv = d_kv.swapaxes(0, 1)
         self._attention_gradient(d_context, saved, dq, dk, dv, borders)
         self._linear_gradient(dq.reshape(-1, H), asking, weight[:, :H], d_weight[:, :H], d_bias[:H], dx)
-        d_asking, dx = dx, empty((T, H))
+        d_asking = dx
+        dx = empty((T, H))
         dx.fill(0)
         self._run.scatter_add(rows, d_asking, dx)
         self._linear_gradient(d_kv.reshape(T, -1), x, weight[:, H:], d_weight[:, H:], d_bias[H:], dx)
@@ -322,7 +331,7 @@ class CppOps(CppPrimitives):
         dv: Array,
         borders: Array | None,
     ) -> None:
-        """Write the gradients of queries, keys and values; `borders` are those of the rows that ask."""
+        """Write the gradients of queries, keys and values; `borders` are those of the rows with queries."""
         self._run.attention_backward(
             d_context,
             saved.q,
@@ -347,7 +356,7 @@ class CppOps(CppPrimitives):
         drop: Dropout | None,
         layer: int,
     ) -> tuple[Array, Saved]:
-        """Return LayerNorm(x + dropout(W2 gelu(W1 x))). The output of gelu is not kept but recomputed.
+        """Return LayerNorm(x + dropout(W2 gelu(W1 x))). Backward recomputes the output of gelu.
 
         Parameters
         ----------
@@ -360,12 +369,12 @@ class CppOps(CppPrimitives):
         drop : Dropout or None
             The source of dropout on the output; None for none.
         layer : int
-            The number of the layer, which says the dropout site.
+            The index of the layer, which determines the dropout site.
 
         Returns
         -------
         tuple of (T,H) array and CppFeedForwardBlockSaved
-            The result; x, W1 x, and what the LayerNorm keeps.
+            The result; x, W1 x, and what the LayerNorm saves.
         """
         if not self._fits(x, params):
             return super().feed_forward_block(self.upcast(x), params, config, drop, layer)
@@ -389,7 +398,7 @@ class CppOps(CppPrimitives):
         grads: Grads,
         config: Any,
     ) -> tuple[Array, Grads]:
-        """Add the gradients of `feed_forward_block`, in place; what was kept is overwritten.
+        """Add the gradients of `feed_forward_block`, in place; what was saved is overwritten.
 
         Parameters
         ----------
@@ -414,7 +423,8 @@ class CppOps(CppPrimitives):
         dx, d_out, _ = self._norm_gradient(dy, saved.norm, "out_bias", params, grads)
         du = self._activations(*u.shape)
         self._run.linear_gelu_backward(d_out, params["out_weight"].T, by_tanh, u, du)
-        self._run.gemm(u.T, d_out, grads["out_weight"], True)  # u is gelu(u) by now
+        # The kernel above has overwritten u with gelu(u), which the gradient of the weight needs.
+        self._run.gemm(u.T, d_out, grads["out_weight"], True)
         self._linear_gradient(du, x, params["in_weight"], grads["in_weight"], grads["in_bias"], dx)
         return dx, grads
 
@@ -429,19 +439,20 @@ class CppOps(CppPrimitives):
     ) -> tuple[tuple[Array, Array], Saved]:
         """Return losses and guesses at the masked rows, as `Blocks.masked_lm_head` does.
 
-        There is one (M,V) array: logits become the gradient of the losses in place. What backward is given
-        for each row multiplies the few columns on both sides of it instead.
+        There is only one (M,V) array, because the logits are overwritten with the gradient of the losses. Nor
+        does backward scale that array by the gradient that it is given for each row: it scales the much
+        smaller matrices that the array is multiplied with.
 
         Parameters
         ----------
         x : (T,H) array
-            What leaves the encoder; with bfloat16 as uint16.
+            The output of the encoder; with bfloat16 as uint16.
         rows, labels : (M,) int32
-            Where something is to be predicted, and the vocabulary entry that is right there.
+            The rows whose token is to be predicted, and the id of the right token.
         params : dict
             `weight`, `bias`, `gamma`, `beta` and `output_bias`.
         table : (V,H) array
-            The word embedding, which is the decoder as well.
+            The word embedding, whose weights the decoder shares.
         config : BertConfig
             Has `gelu_form` and `layer_norm_eps`.
 
@@ -454,18 +465,22 @@ class CppOps(CppPrimitives):
             return super().masked_lm_head(x, rows, labels, params, table, config)
         M = len(rows)
         V, H = table.shape
-        taken, u, inner, normal = (empty((M, H)) for _ in range(4))
+        taken = empty((M, H))
+        u = empty((M, H))
+        inner = empty((M, H))
+        normal = empty((M, H))
         mean = empty((M,))
         rstd = empty((M,))
         nll = empty((M,))
         predicted = np.empty(M, INDEX)
         by_tanh = config.gelu_form == "tanh"
-        gamma, beta = params["gamma"], params["beta"]
+        gamma = params["gamma"]
+        beta = params["beta"]
         self._run.gather(rows, x, taken)
         self._run.linear_gelu(taken, params["weight"], params["bias"], by_tanh, u, inner)
         self._run.layer_norm(inner, gamma, beta, config.layer_norm_eps, normal, mean, rstd)
-        room = -(-V // LANES) * LANES
-        gradient = self._activations(M, room)[:, :V]
+        row_size = -(-V // LANES) * LANES
+        gradient = self._activations(M, row_size)[:, :V]
         bias = params["output_bias"]
         self._run.linear_softmax_cross_entropy(normal, table.T, bias, labels, gradient, nll, predicted)
         saved = CppMaskedLmHeadSaved(
@@ -491,7 +506,7 @@ class CppOps(CppPrimitives):
         dtable: Array,
         config: Any,
     ) -> tuple[Array, Grads, Array]:
-        """Add the gradients of `masked_lm_head`, in place; what was kept is overwritten.
+        """Add the gradients of `masked_lm_head`, in place; what was saved is overwritten.
 
         Parameters
         ----------
@@ -552,7 +567,7 @@ class CppOps(CppPrimitives):
         drop: Dropout | None,
         site: int,
     ) -> tuple[Array, Saved]:
-        """Return LayerNorm(x + dropout(out + bias)), the end of a sublayer; the sum is kept."""
+        """Return LayerNorm(x + dropout(out + bias)), the end of a sublayer; the sum is saved."""
         y = self._activations(*x.shape)
         mean = empty(x.shape[:1])
         rstd = empty(x.shape[:1])
@@ -573,7 +588,7 @@ class CppOps(CppPrimitives):
         )
         return y, NormSaved(total, mean, rstd, dropped)
 
-    # dy (T,H) -> dx d_out (T,H), and the memory of the sum, which is free now
+    # dy (T,H) -> dx d_out (T,H), and the array of the sum, which may now be overwritten
     def _norm_gradient(
         self,
         dy: Array,
@@ -582,7 +597,7 @@ class CppOps(CppPrimitives):
         params: Params,
         grads: Grads,
     ) -> tuple[Array, Array, Array]:
-        """Return the gradients of `_norm`: of x, on the residual path, and of the output of the sublayer."""
+        """Return the gradients of `_norm`: of x by the residual path, and of the output of the sublayer."""
         total, mean, rstd, dropped = saved
         d_out = None
         if dropped or self._narrow:
@@ -613,7 +628,7 @@ class CppOps(CppPrimitives):
         d_bias: Array,
         dx: Array,
     ) -> None:
-        """Add all gradients of x @ weight + bias, each to where it belongs."""
+        """Add the gradients of x @ weight + bias to their accumulators."""
         self._run.gemm(x.T, dy, d_weight, True)
         self._run.column_sums(dy, None, d_bias, True)
         self._run.gemm(dy, weight.T, dx, True)

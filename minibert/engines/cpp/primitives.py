@@ -1,11 +1,12 @@
 """The engine in C++, operation by operation: float32 arrays go to the kernels of csrc/kernels.
 
-An operation goes to the kernels when its arrays are float32 and laid out as the kernels take them; float64,
-complex numbers and odd layouts fall through to NumPy, with the same results and no copy made in silence.
+An operation goes to the kernels if its arrays are float32 and have the layout that the kernels need. Arrays
+in float64, complex arrays and unusual layouts fall through to NumPy, with the same results and no silent
+copy.
 
-With `dtype="bfloat16"` matrix products round their operands to bfloat16 and add up in float32. Parameters,
-gradients of parameters, statistics and losses stay float32. NumPy knows no bfloat16: such an array is carried
-as uint16, the upper halves of floats.
+With `dtype="bfloat16"` matrix products round their operands to bfloat16 and accumulate in float32.
+Parameters, gradients of parameters, statistics and losses stay float32. NumPy has no bfloat16: such an array
+is stored as uint16, the upper halves of the floats.
 """
 
 import os
@@ -21,12 +22,13 @@ from minibert.core.ops import AdamRule, random
 from minibert.core.ops.primitives import EmbeddingSaved, LinearSaved, TanhSaved
 from minibert.model.ops import Ops
 
-# What is kept where it is not what the reference keeps.
+# What operations save for backward, where that differs from the reference.
 CppGeluSaved = namedtuple("CppGeluSaved", "x")
 CppLayerNormSaved = namedtuple("CppLayerNormSaved", "x mean rstd gamma")
 CppAttentionSaved = namedtuple("CppAttentionSaved", "q k v cu_seqlens y softmax causal dropped")
 CppCrossEntropySaved = namedtuple("CppCrossEntropySaved", "gradient")
-Draws = namedtuple("Draws", "rows place")  # of dropout: row keys (T,2); (site, threshold)
+# What a kernel draws dropout from: the keys of rows (T,2), and (site, threshold).
+Draws = namedtuple("Draws", "rows place")
 
 FLOAT = np.dtype(np.float32)
 INDEX = np.dtype(np.int32)
@@ -41,7 +43,7 @@ def multiply_add_rate(threads: int, seconds: float, narrow: bool, isa: str = "")
     Parameters
     ----------
     threads : int
-        How many do so at once.
+        How many threads multiply at once.
     seconds : float
         How long to measure.
     narrow : bool
@@ -63,7 +65,7 @@ def forced_isa() -> str:
     Raises
     ------
     InputError
-        When this processor, or what was compiled, does not have it.
+        When this processor, or the compiled library, does not have it.
     """
     isa = os.environ.get("MINIBERT_ISA", "")
     if isa and isa not in available():
@@ -72,14 +74,14 @@ def forced_isa() -> str:
 
 
 class CppPrimitives(Ops):
-    """Operations of the reference, one at a time, by the kernels; shapes are those of `minibert.core.ops`.
+    """Operations of the reference, each computed by a kernel; shapes are those of `minibert.core.ops`.
 
     Parameters
     ----------
     threads : int
         Threads of the kernels' own pool. Results have the same bits for any number.
     isa : str
-        The instruction set, by name; "", the default, for that of MINIBERT_ISA or the best there is.
+        The instruction set, by name; "", the default, for that of MINIBERT_ISA or else the fastest.
     dtype : str
         "bfloat16" to round the operands of matrix products; anything else leaves them float32.
 
@@ -92,9 +94,9 @@ class CppPrimitives(Ops):
     def __init__(self, threads: int = 1, isa: str = "", dtype: str = "float32") -> None:
         super().__init__()
         self._narrow = dtype == "bfloat16"
-        self._kept = BFLOAT16 if self._narrow else FLOAT  # type of activations
+        self._kept = BFLOAT16 if self._narrow else FLOAT  # the type in which activations are kept
         self._accumulators: np.ndarray | None = None  # the last argument of `zero`
-        self._cleared = False  # whether AdamW has set them to zero
+        self._cleared = False  # whether AdamW has set them to zero since
         try:
             self._run = _kernels.Engine(isa or forced_isa(), threads, self._narrow)
         except ValueError as error:
@@ -121,7 +123,7 @@ class CppPrimitives(Ops):
         Returns
         -------
         array
-            A float32 copy of activations in bfloat16, exact; any other array itself.
+            An exact float32 copy of activations in bfloat16; any other array itself.
         """
         if not self._is_narrow(x):
             return x
@@ -130,7 +132,7 @@ class CppPrimitives(Ops):
         return bits.view(FLOAT)
 
     def _is_narrow(self, x: Array) -> bool:
-        """Return whether x is an activation in bfloat16; to a float32 engine uint16 is something else."""
+        """Return whether x holds bfloat16 activations; for a float32 engine uint16 means something else."""
         return self._narrow and x.dtype == BFLOAT16
 
     def accumulate(self, total: Array, extra: Array) -> Array:
@@ -153,15 +155,15 @@ class CppPrimitives(Ops):
         self._run.accumulate(total, extra)
         return total
 
-    def keep(self, weight: Array, int8: bool = False) -> None:
-        """Lay a read-only matrix out as products read it, a second time in memory.
+    def prepack(self, weight: Array, int8: bool = False) -> None:
+        """Keep a second copy of a read-only matrix, in the layout in which products read it.
 
         Parameters
         ----------
         weight : (K,N) float32
-            The right operand of many products to come; any other array is left as it is.
+            The right operand of many later products; an array of another kind is ignored.
         int8 : bool
-            Whether to quantize it, where the processor has instructions for that (`has_int8`).
+            Whether to quantize the copy, which needs a processor with instructions for it (`has_int8`).
         """
         if _matrices(weight):
             self._run.keep(weight, int8)
@@ -279,7 +281,7 @@ class CppPrimitives(Ops):
         Returns
         -------
         tuple of array and TanhSaved
-            The result, twice: backward needs nothing else.
+            The result, and the result again, which is all that backward needs.
         """
         if not contiguous(x):
             return super().tanh(x)
@@ -354,24 +356,24 @@ class CppPrimitives(Ops):
         dx = empty(x.shape)
         dgamma = empty(gamma.shape)
         dbeta = empty(gamma.shape)
-        adds = False
-        self._run.layer_norm_backward(laid_out(dy), x, mean, rstd, gamma, dx, dgamma, dbeta, adds)
+        add = False
+        self._run.layer_norm_backward(laid_out(dy), x, mean, rstd, gamma, dx, dgamma, dbeta, add)
         return dx, dgamma, dbeta
 
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
-        """Look up rows of a table by number, as `Primitives.embedding` does.
+        """Look up rows of a table by index, as `Primitives.embedding` does.
 
         Parameters
         ----------
         ids : (T,) int32
-            Row numbers; other integers are left to NumPy.
+            Indices of rows; integers of another type are left to NumPy.
         table : (V,H) array
             The table.
 
         Returns
         -------
         tuple of (T,H) array and EmbeddingSaved
-            The rows, and their numbers.
+            The rows, and their indices.
         """
         if not (indices(ids) and contiguous(table) and table.ndim == 2):
             return super().embedding(ids, table)
@@ -381,7 +383,7 @@ class CppPrimitives(Ops):
 
     # dy (M,H) -> dx (T,H)
     def take_rows_backward(self, dy: Array, saved: Saved) -> Array:
-        """Put the rows of dy back where they were taken, zeros elsewhere.
+        """Put the rows of dy back where they were taken from, with zeros elsewhere.
 
         Parameters
         ----------
@@ -407,7 +409,7 @@ class CppPrimitives(Ops):
         total : (V,H) array
             The table.
         ids : (T,) int32
-            Row numbers, equal ones among them perhaps; other integers are left to NumPy.
+            Indices of rows, in which one may occur several times; integers of another type are left to NumPy.
         rows : (T,H) array
             What to add.
 
@@ -436,20 +438,20 @@ class CppPrimitives(Ops):
         Parameters
         ----------
         q, k, v : (T,A,D) arrays
-            Queries, keys and values; those of a token may be parts of one longer row.
+            Queries, keys and values; those of one token may be parts of one longer row.
         cu_seqlens : (S+1,) int32
             Where sequences begin.
         causal : bool
-            Whether a token sees only itself and what stands before it.
+            Whether a token attends only to itself and the tokens before it.
         drop : Dropout or None
             The source of dropout on the probabilities; None, the default, for none.
         site : int
-            The dropout site, a number of this place in the network.
+            The dropout site: a number that identifies this place in the network.
 
         Returns
         -------
         tuple of (T,A,D) array and CppAttentionSaved
-            The result; it, the arguments, and of each softmax its maximum and its sum.
+            The result; the result again, the arguments, and for each softmax its maximum and its sum.
         """
         if not (all(map(_heads, (q, k, v))) and indices(cu_seqlens)):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
@@ -511,11 +513,11 @@ class CppPrimitives(Ops):
         Returns
         -------
         tuple of (N,) array and CppCrossEntropySaved
-            Losses in nats; the gradient (N,K) of each row's loss, which the kernel computes on the way.
+            Losses in nats; the gradient (N,K) of each row's loss, which the kernel computes along the way.
         """
         ids = labels
         if not indices(labels):
-            ids = np.asarray(labels).astype(INDEX)  # wraps what does not fit
+            ids = np.asarray(labels).astype(INDEX)  # values outside int32 wrap around, which is noticed below
         fits = contiguous(logits) and logits.ndim == 2 and ids.ndim == 1
         if not (fits and np.array_equal(ids, labels)):
             return super().softmax_cross_entropy(logits, labels)
@@ -527,7 +529,7 @@ class CppPrimitives(Ops):
         return nll, CppCrossEntropySaved(gradient)
 
     def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
-        """Return the gradient of `softmax_cross_entropy`, which has computed that of each row's loss.
+        """Return the gradient of `softmax_cross_entropy`, which has already computed that of each row's loss.
 
         Parameters
         ----------
@@ -546,7 +548,7 @@ class CppPrimitives(Ops):
         return saved.gradient * laid_out(dnll)[:, None]
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
-        """Drop; only the key is kept, from which the bits are drawn again."""
+        """Apply dropout; only the keys are saved, from which backward draws the same bits again."""
         if drop is None or not drop.rate or not contiguous(x):
             return super()._dropout(x, drop, site)
         y = empty(x.shape)
@@ -563,13 +565,13 @@ class CppPrimitives(Ops):
         return dx
 
     def zero(self, grads: Array) -> None:
-        """Set accumulators to zero, unless the AdamW of the step before has left them so.
+        """Set accumulators to zero, unless AdamW has done so in the previous step.
 
         Parameters
         ----------
         grads : (N,) array
-            The accumulators. Where they are those of the last call and `adamw` has cleared them since,
-            nothing is written.
+            The accumulators. If they are those of the last call and `adamw` has cleared them since, nothing
+            is written.
         """
         if not (grads is self._accumulators and self._cleared):
             if contiguous(grads) and grads.ndim == 1:
@@ -605,9 +607,9 @@ class CppPrimitives(Ops):
         decayed: np.ndarray,
         rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of AdamW in one sweep over memory, as `Updates.adamw` does.
+        """Take one step of AdamW in one pass over memory, as `Updates.adamw` does.
 
-        The sweep leaves accumulators at zero where they are those that `zero` was last given.
+        If the gradients are the accumulators that `zero` was last given, the pass also sets them to zero.
 
         Parameters
         ----------
@@ -620,7 +622,7 @@ class CppPrimitives(Ops):
         decayed : (K,2) int64
             Ranges [begin, end) that have weight decay.
         rule : AdamRule
-            The numbers of this step.
+            The hyperparameters of this step.
 
         Returns
         -------
@@ -651,56 +653,56 @@ class CppPrimitives(Ops):
         return params, m, v
 
     def _orthogonal(self, x: Array) -> Array:
-        """Bring the singular values of a matrix near 1; the kernel takes wide matrices, not tall ones."""
+        """Bring the singular values of a matrix near 1; a tall matrix is transposed, as the kernel needs."""
         if x.dtype != FLOAT:
             return super()._orthogonal(x)
-        tall = x.shape[0] > x.shape[1]
-        wide = np.array(x.T if tall else x, order="C")
+        is_tall = x.shape[0] > x.shape[1]
+        wide = np.array(x.T if is_tall else x, order="C")
         self._run.orthogonalise(wide)
-        return wide.T if tall else wide
+        return wide.T if is_tall else wide
 
 
 def contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
-    """Return whether all arrays are contiguous, of NumPy itself and of one type.
+    """Return whether all arguments are contiguous NumPy arrays of one type, which a kernel accepts.
 
     Parameters
     ----------
     *arrays : Any
-        What may be given to a kernel.
+        Arguments for a kernel.
     dtype : np.dtype
         The type; float32 by default.
 
     Returns
     -------
     bool
-        False where one of them is something else, a subclass of NumPy's array for example.
+        False if any of them is something else, such as a subclass of NumPy's array.
     """
     return all(type(x) is np.ndarray and x.dtype == dtype and x.flags.c_contiguous for x in arrays)
 
 
 def _matrices(*arrays: Any) -> bool:
-    """Return whether all are float32 with two dimensions; any strides will do."""
+    """Return whether all arguments are float32 matrices, of any strides."""
     return all(type(x) is np.ndarray and x.dtype == FLOAT and x.ndim == 2 for x in arrays)
 
 
 def indices(x: Array) -> bool:
-    """Return whether x is one-dimensional, contiguous and of int32, as row numbers of the kernels are.
+    """Return whether x is a contiguous vector of int32, which a kernel accepts as indices.
 
     Parameters
     ----------
     x : Any
-        What may be given to a kernel.
+        An argument for a kernel.
 
     Returns
     -------
     bool
-        Whether it is; values are not looked at.
+        True if it has that type and layout; its values are not checked.
     """
     return type(x) is np.ndarray and x.dtype == INDEX and x.ndim == 1 and x.flags.c_contiguous
 
 
 def laid_out(dy: Array) -> Array:
-    """Return a gradient as contiguous float32; that of a block of this engine is so already.
+    """Return a gradient as contiguous float32, as those from blocks of this engine already are.
 
     Parameters
     ----------
@@ -710,22 +712,25 @@ def laid_out(dy: Array) -> Array:
     Returns
     -------
     np.ndarray
-        The argument itself where it fits, else a copy.
+        The argument itself if it is contiguous float32; otherwise a copy.
     """
     return np.ascontiguousarray(dy, FLOAT)
 
 
 def _heads(x: Array) -> bool:
-    """Return whether x (T,A,D) is float32 and the heads of a token lie side by side, tokens perhaps apart."""
+    """Return whether x (T,A,D) is float32 and each token's heads are contiguous; gaps may separate tokens."""
     if type(x) is not np.ndarray or x.dtype != FLOAT or x.ndim != 3:
         return False
     _, A, D = x.shape
-    along, across, within = x.strides
-    return (within == 4 or D == 1) and (across == 4 * D or A == 1) and along >= 4 * A * D
+    token_stride, head_stride, element_stride = x.strides
+    size = FLOAT.itemsize
+    is_head_contiguous = element_stride == size or D == 1
+    are_heads_adjacent = head_stride == size * D or A == 1
+    return is_head_contiguous and are_heads_adjacent and token_stride >= size * A * D
 
 
 def draws(drop: random.Dropout | None, rate: float, site: int) -> Draws | tuple[()]:
-    """Return what a kernel draws the same bits from again.
+    """Return what a kernel draws the bits of dropout from, the same each time.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Attention over rows, for the JAX engine: two kernels with the reference's numbers (Vaswani et al. 2017).
+"""Attention over rows, for the JAX engine: two kernels with the reference's results (Vaswani et al. 2017).
 
-A row holds one sequence from column 0 on, and pads after it. "plain" is jax.numpy, for any device. "pallas"
-is a fused kernel for a GPU that draws our dropout bits itself (flash.py).
+A row contains one sequence from column 0 on, and padding after it. "plain" is jax.numpy, for any device.
+"pallas" is a fused kernel for GPUs that draws the same dropout bits itself (flash.py).
 """
 
 import math
@@ -15,7 +15,7 @@ from minibert.core.ops import random
 from minibert.engines.jax import flash
 from minibert.engines.jax.flash import HIDDEN, Plan
 
-# What the plain kernel keeps; keys: None where nothing is dropped.
+# What the plain kernel saves; keys is None without dropout.
 PlainSaved = namedtuple("PlainSaved", "q k v p keys")
 
 
@@ -32,7 +32,7 @@ def choose(platform: str, dtype: Any) -> str:
     Returns
     -------
     str
-        "pallas" on a GPU in float32 and bfloat16, where JAX has Pallas for Triton; else "plain".
+        "pallas" on a GPU in float32 and bfloat16, if JAX has Pallas for Triton; otherwise "plain".
     """
     is_gpu = platform in ("gpu", "cuda")
     fits = is_gpu and jnp.dtype(dtype) != jnp.float64
@@ -46,18 +46,18 @@ def forward(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Arra
     Parameters
     ----------
     plan : Plan
-        The kernel, the rate of dropout, whether attention is causal.
+        The kernel, the rate of dropout, and whether attention is causal.
     q, k, v : (R,n,A,D) arrays
-        Queries, keys and values; finite at pads, too.
+        Queries, keys and values; finite at padding, too.
     lengths : (R,) int32
-        Tokens of each row, 0 for a row of pads.
+        The number of tokens in each row; 0 for a row of padding.
     keys : (R,n,2) uint32 or None
         Keys of dropout, one for each query; not read at a rate of 0.
 
     Returns
     -------
     tuple of (R,n,A,D) array and PlainSaved or PallasSaved
-        The result, 0 at pads; what the kernel keeps.
+        The result, 0 at padding; what the kernel saves.
     """
     kernel, _ = KERNELS[plan.kernel]
     return kernel(plan, q, k, v, lengths, keys if plan.rate else None)
@@ -65,12 +65,12 @@ def forward(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Arra
 
 # dy (R,n,A,D) -> dq dk dv (R,n,A,D)
 def backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-    """Return the gradients of `forward`, 0 at pads.
+    """Return the gradients of `forward`, 0 at padding.
 
     Parameters
     ----------
     plan : Plan
-        That of the forward.
+        The plan that `forward` was called with.
     dy : (R,n,A,D) array
         Gradient of the result.
     saved : PlainSaved or PallasSaved
@@ -85,12 +85,12 @@ def backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
     return kernel(plan, dy, saved)
 
 
-# Kept are the probabilities, as in the reference: made anew from their log-sum-exp they cost one product in
-# six and another exponential. For heads as in BERT-BASE and 16 rows of 128, in seconds of one core, backward
-# took 0.046 with them and 0.087 without. They hold n/D times as many numbers as the queries, 8 times at most;
-# all else in a layer holds some 18 times as many.
+# The probabilities are saved, as in the reference: recomputing them from their log-sum-exp would take one
+# product in six, and another exponential. For heads as in BERT-BASE and 16 rows of 128, backward took 0.046
+# seconds of one core with them and 0.087 without. They have n/D times as many elements as the queries, at
+# most 8 times; everything else in a layer has about 18 times as many.
 def _plain(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array) -> tuple[Array, Saved]:
-    """Mask pads and hidden keys: their probability is 0, and so is the result of an empty row."""
+    """Return attention. Padding and hidden keys have the probability 0; the result of empty rows is 0."""
     at = jnp.arange(q.shape[1])
     real = jnp.promote_types(q.dtype, jnp.float32)
     scale = 1 / math.sqrt(q.shape[-1])
@@ -109,7 +109,7 @@ def _plain(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array
     return y.astype(q.dtype), PlainSaved(q, k, v, p, keys)
 
 
-# By the formulas of core/ops/attention.py. Where a score is hidden its p is zero, hence its ds as well.
+# Follows the formulas of core/ops/attention.py. Where a score is hidden, p is zero, and hence ds, too.
 def _plain_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
     """Return the gradients of `_plain`."""
     q, k, v, p, keys = saved
@@ -129,7 +129,7 @@ def _plain_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, 
 
 # p (R,A,n,n)  keys (R,n,2) or None -> (R,A,n,n)
 def _dropped(p: Array, plan: Plan, keys: Array) -> Array:
-    """Multiply probabilities with those of dropout, if there is any."""
+    """Apply dropout to probabilities, or to their gradient, if there are keys."""
     if keys is None:
         return p
     heads = jnp.arange(p.shape[1], dtype=jnp.uint32)[:, None]

@@ -1,7 +1,7 @@
-"""Many processes as one training, by JAX's own distributed runtime.
+"""Training with many processes, by JAX's own distributed runtime.
 
-Each process has some devices and makes its own part of every batch; the first one coordinates the others
-and writes. This file is imported before anything else of JAX: devices are looked for once.
+Each process has some of the devices and makes its own part of every batch; the first one coordinates the
+others and writes files. This file is imported before JAX looks for devices, which it does only once.
 """
 
 import atexit
@@ -23,10 +23,10 @@ from jax._src import distributed  # what there is of it in public only works whe
 from minibert.base.errors import InputError, RunError
 from minibert.base.terminal import emit
 
-BEAT, SILENCE = 2, 30  # seconds between signs of life, and without one until a process counts as gone
-ABORT = 100  # seconds until JAX itself ends a process that lost the others, with a message that helps nobody
-WAIT = 120  # seconds in which all processes have to come
-LOOK = 0.05  # seconds between two checks whether all have met
+BEAT, SILENCE = 2, 30  # seconds between heartbeats, and without one until a process counts as gone
+ABORT = 100  # seconds until JAX itself ends a process that has lost the others, with an unhelpful message
+WAIT = 120  # seconds in which all processes must join
+LOOK = 0.05  # seconds between two checks whether all processes have reached a barrier
 STATUS = {InputError: 2, KeyboardInterrupt: 130}  # exit status of the command line; 1 after other errors
 ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, to resume it."
 _barriers = itertools.count()
@@ -40,18 +40,18 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
     Parameters
     ----------
     coordinator : str
-        HOST:PORT where process 0 listens, or "auto" where the environment of a cluster says everything.
+        HOST:PORT where process 0 listens; or "auto" if the environment of a cluster provides everything.
     processes : int or None
-        How many train together; None where the environment says so.
+        How many processes train together; None if the environment says so.
     process_id : int or None
-        The number of this one, from 0; None where the environment says so.
+        The index of this process, from 0; None if the environment says so.
 
     Raises
     ------
     InputError
         When the address can't be used, or the environment does not say enough.
     RunError
-        When the others do not come within `WAIT` seconds.
+        When the others do not join within `WAIT` seconds.
     """
     auto = coordinator == "auto"
     address = None if auto else coordinator
@@ -85,11 +85,11 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
         _say_of_aborts(f"{_sentence(0, problem)} {ADVICE}")
         _keep_output_ours()
         _watcher.start()
-        atexit.register(_watch_no_longer)  # before JAX's own, which closes the table
+        atexit.register(_watch_no_longer)  # runs before JAX's own handler, which closes the table
 
 
 def _require_free(coordinator: str) -> None:
-    """Raise InputError if the first process can't listen, since JAX may crash then."""
+    """Raise InputError if the first process can't listen: JAX may crash in that case."""
     _, _, port = coordinator.rpartition(":")
     try:
         socket.create_server(("", int(port))).close()
@@ -104,23 +104,23 @@ def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
     Parameters
     ----------
     where : str
-        The name of the place, the same in all of them.
+        The name of this point, the same in all processes.
     alike : dict or None
-        Values that have to be the same in all processes, of types that JSON has.
+        Values of JSON types that must be the same in all processes.
 
     Raises
     ------
     InputError
-        In every process, when the values, or the versions of JAX, are not the same.
+        In every process, when the values, or the versions of JAX, differ.
     RunError
-        When the first process has gone.
+        When the first process is gone.
     """
     state = distributed.global_state
     folder = f"minibert/barrier/{next(_barriers)} {where}/"
     values = {"jax": jax.__version__, **(alike or {})}
     try:
         state.client.key_value_set(f"{folder}{state.process_id}", json.dumps(values))
-        # Not by a barrier of JAX's: one that is waited for too long fails, and no Ctrl-C gets through to it.
+        # JAX's own barrier is not used: it fails after a timeout, and Ctrl-C does not interrupt it.
         while len(entries := state.client.key_value_dir_get(folder)) < state.num_processes:
             time.sleep(LOOK)
     except RuntimeError as error:
@@ -137,8 +137,8 @@ def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
         if names:
             of_first = ", ".join(f"{name}={first.get(name)!r}" for name in names)
             of_other = ", ".join(f"{name}={other.get(name)!r}" for name in names)
-            both = f"Process 0 has {of_first}, and process {rank} has {of_other}"
-            raise InputError(f"{both}; give all of them the same.")
+            difference = f"Process 0 has {of_first}, and process {rank} has {of_other}"
+            raise InputError(f"{difference}; give all of them the same.")
 
 
 def leave(error: BaseException) -> None:
@@ -147,14 +147,14 @@ def leave(error: BaseException) -> None:
     Parameters
     ----------
     error : BaseException
-        Its sentence is what the others print. Nothing is done where this process is the only one.
+        The error, whose sentence the others print. If this process is the only one, nothing happens.
     """
-    if not _watcher.ident:  # as where this process is the only one
-        return
+    if not _watcher.ident:
+        return  # the watcher was never started: this process is the only one
     _watch_no_longer()
     state = distributed.global_state
     why = str(error).strip() or type(error).__name__
-    with suppress(RuntimeError):  # the first has gone, and the table with it
+    with suppress(RuntimeError):  # the first process is gone, and the table with it
         state.client.key_value_set(f"minibert/left/{state.process_id}", why, allow_overwrite=True)
     codes = (code for kind, code in STATUS.items() if isinstance(error, kind))
     status = next(codes, 1)
@@ -164,7 +164,7 @@ def leave(error: BaseException) -> None:
 
 def _exit(status: int, seconds: float) -> None:
     """End this process without JAX's exit handler, which waits for the others."""
-    time.sleep(seconds)  # in which the others read what is lost with this process
+    time.sleep(seconds)  # lets the others read the table, which disappears with this process
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -172,7 +172,7 @@ def _exit(status: int, seconds: float) -> None:
 
 
 def _sentence(rank: int, what: str) -> str:
-    """Return a sentence that says that this process stops because of another one."""
+    """Say that this process stops because of another one."""
     state = distributed.global_state
     return f"Process {rank} of {state.num_processes} {what}, so this one, {state.process_id}, stops as well."
 
@@ -180,12 +180,14 @@ def _sentence(rank: int, what: str) -> str:
 def _watch() -> None:
     """End this process, with a sentence, when another process of the training has ended.
 
-    A sum over all devices would wait for the missing ones for ever, and JAX ends that by aborting with the
-    stack of its C++. Every process counts in a table that the first one keeps; who stops counting is gone.
+    Otherwise a sum over all devices would wait for the missing ones forever, until JAX aborts with a stack
+    trace of its C++. Every process increments a count in a table that the first process keeps; a process
+    whose count stands still is gone.
     """
     state = distributed.global_state
-    client, own_rank = state.client, state.process_id
-    seen = {}  # by process: its count, and when that last changed
+    client = state.client
+    own_rank = state.process_id
+    seen = {}  # rank -> the count of that process, and when it last changed
     for rank in range(state.num_processes):
         if rank != own_rank:
             seen[rank] = ("", time.monotonic())
@@ -196,7 +198,7 @@ def _watch() -> None:
         except RuntimeError:
             if _over.is_set():
                 return
-            _give_up(0, "can't be reached", ADVICE)  # it is the first one that keeps the table
+            _give_up(0, "can't be reached", ADVICE)  # the first process keeps the table
         for rank, (count, since) in seen.items():
             why = table.get(f"minibert/left/{rank}")
             if why:
@@ -222,11 +224,11 @@ _watcher = threading.Thread(target=_watch, name="watch", daemon=True)
 def _give_up(rank: int, what: str, advice: str = "") -> None:
     """Print why, and end this process at once."""
     emit(f"minibert: {_sentence(rank, what)} {advice}".rstrip(), file=sys.stderr, flush=True)
-    os._exit(1)  # the way out through Python waits for the others
+    os._exit(1)  # a normal exit would wait for the others
 
 
 def _keep_output_ours() -> None:
-    """Send to the error stream what JAX's C++ prints about connections: standard output is for the report."""
+    """Send what JAX's C++ prints about connections to the error stream, to keep it out of the report."""
     output = sys.stdout
     if output is not sys.__stdout__ or output is None:
         return
@@ -247,9 +249,10 @@ def _say_of_aborts(text: str) -> None:
 
 
 def _aborted(_: int) -> None:
-    """End the process, for C, in whichever thread: Python's own handlers would wait for the main one."""
+    """End the process when C calls this, in any thread: Python's handlers would wait for the main thread."""
     os.write(2, f"minibert: {_last_words[0]}\n".encode())
     os._exit(1)
 
 
-_handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(_aborted)  # kept for as long as C may call it
+# A global, so that it lives as long as C may call it.
+_handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(_aborted)

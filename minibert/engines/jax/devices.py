@@ -1,4 +1,4 @@
-"""The devices that JAX computes on: what they are, what they have in use, and how fast they multiply."""
+"""The devices that JAX computes on: what they are, how much memory they use, and how fast they multiply."""
 
 import time
 from typing import Any
@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from minibert.base.errors import InputError, RunError
 
-SIDES = (512, 1024, 2048, 4096, 8192)  # of the matrices that are multiplied
-CHAIN = 8  # products in one call, each of what the one before gave
-LARGE, QUICK_SECONDS = (4096, 8192), 0.05  # sides at which accelerators are near their best, and soon done
+SIDES = (512, 1024, 2048, 4096, 8192)  # rows of the square matrices that are multiplied
+CHAIN = 8  # products in one call, each with the result of the one before
+LARGE, QUICK_SECONDS = (4096, 8192), 0.05  # for a quick measurement: accelerators are near their peak
 REMEDIES = {"gpu": "install jax[cuda13] for one of NVIDIA's", "tpu": "install jax[tpu]"}
 
 
@@ -25,11 +25,11 @@ def use(device: str | None) -> None:
     Raises
     ------
     InputError
-        When there is none of the kind, or JAX finds nothing to compute on.
+        When there is no such device, or JAX finds nothing to compute on.
     """
     wanted = jax.config.jax_platforms
     if device == "cpu" and wanted != "cpu":
-        jax.config.update("jax_platforms", "cpu")  # which leaves a GPU and its memory alone
+        jax.config.update("jax_platforms", "cpu")  # JAX then does not touch a GPU and its memory
     try:
         present = platform()
     except RunError as error:
@@ -55,22 +55,23 @@ def platform() -> str:
 
 
 def devices() -> dict[str, str]:
-    """Describe each device that JAX finds: its kind, its memory where known, and whose process it is."""
+    """Describe each device that JAX finds: its kind, its memory if known, and its process."""
     return {f"{device.platform} {device.id}": _described(device) for device in _found()}
 
 
 def _found() -> list[Any]:
-    """List the devices of all processes; raise RunError where JAX finds none."""
+    """List the devices of all processes; raise RunError if JAX finds none."""
     try:
         return jax.devices()
-    except Exception as error:  # RuntimeError; AssertionError where JAX_PLATFORMS names what is not there
+    except Exception as error:
+        # JAX raises RuntimeError, or AssertionError if JAX_PLATFORMS names a platform that is not there.
         setting = _setting(jax.config.jax_platforms)
         reason = f" ({str(error).splitlines()[0]})" if str(error) else ""
         raise RunError(f"JAX finds no device{setting}{reason}.") from None
 
 
 def _described(device: Any) -> str:
-    """Describe a device in a line."""
+    """Describe a device in one line."""
     limit = memory(device).get("bytes_limit")
     held = f"{limit / 1e9:.1f} GB for JAX" if limit else "memory unknown"
     return f"{device.device_kind}, {held}, process {device.process_index} of {jax.process_count()}"
@@ -93,26 +94,26 @@ def memory(device: Any = None) -> dict[str, int]:
 
 
 def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES) -> float:
-    """Measure how fast the first device multiplies square matrices: an MFU is a share of that.
+    """Measure how fast the first device multiplies square matrices; model FLOP/s utilization refers to that.
 
     Parameters
     ----------
     dtype : str
         The type of the operands.
     seconds : float
-        How long to measure at each size. Where one multiplication takes longer, larger sizes are left out.
+        How long to measure at each size. Once one call takes longer, larger sizes are left out.
     sides : tuple of int
-        Rows of the matrices that are tried; `SIDES` by default.
+        The numbers of rows to try; `SIDES` by default.
 
     Returns
     -------
     float
-        GFLOP/s at the size that is fastest, a multiply-add counting as two operations.
+        GFLOP/s at the fastest size, a multiply-add counting as two operations.
     """
     best = 0.0
     for side in sides:
         a, b = _operands(side, dtype)
-        _chain(a, b).block_until_ready()  # which compiles
+        _chain(a, b).block_until_ready()  # compiles
         times: list[float] = []
         began = time.perf_counter()
         while not times or time.perf_counter() - began < seconds:
@@ -121,8 +122,8 @@ def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES
             times.append(time.perf_counter() - begin)
         operations = CHAIN * 2 * side**3
         best = max(best, operations / min(times) / 1e9)
-        if times[-1] > seconds:  # then no larger ones are tried
-            break
+        if times[-1] > seconds:
+            break  # larger sizes would take too long
     return best
 
 
@@ -134,5 +135,5 @@ def _operands(side: int, dtype: str) -> tuple[Any, Any]:
     return a.astype(dtype), (b / side**0.5).astype(dtype)
 
 
-# A product needs the one before, so none can be left out.
+# Each product needs the result of the one before, so that XLA can't leave any out.
 _chain = jax.jit(lambda a, b: jax.lax.fori_loop(0, CHAIN, lambda _, x: x @ b, a))

@@ -1,4 +1,4 @@
-"""What JAX raises while it compiles and computes, as errors of this package."""
+"""Translate what JAX raises while it compiles and computes into errors of this package."""
 
 import re
 from collections.abc import Iterator
@@ -12,23 +12,23 @@ from minibert.engines.jax.devices import memory
 
 # "Out of memory while trying to allocate 34359738368 bytes.", on some devices "... allocate 32.00GiB."
 WANTED = re.compile(r"allocat\w{,4}\s+([\d.]+)\s*([KMGT]?)(?:iB|B|bytes)")
-CODE = re.compile("[A-Z_]+: ")  # with which errors of XLA begin, those that are plain ValueErrors as well
-LONGEST = 300  # characters of a message, which may be a page
+CODE = re.compile("[A-Z_]+: ")  # the beginning of errors from XLA, some of which are plain ValueErrors
+LONGEST = 300  # characters of JAX's message that are shown: it may be a page long
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise the package's errors in place of JAX's in a block.
+    """Raise errors of this package in place of JAX's in a block.
 
     Yields
     ------
     None
-        To the block.
+        Control to the block.
 
     Raises
     ------
     OutOfMemory
-        When a device has no room.
+        When a device runs out of memory.
     RunError
         When JAX fails otherwise: it can't compute this, or another process has ended.
     """
@@ -41,7 +41,7 @@ def translated() -> Iterator[None]:
 
 
 def _ours(message: str) -> Exception:
-    """Make the error for a message of JAX's, which begins with a code such as RESOURCE_EXHAUSTED."""
+    """Make the error for a message from JAX, which begins with a code such as RESOURCE_EXHAUSTED."""
     lines = message.splitlines() or ["it does not say why"]
     reason = lines[0][:LONGEST].rstrip(".")
     if "RESOURCE_EXHAUSTED" in message:
@@ -53,7 +53,7 @@ def _ours(message: str) -> Exception:
 
 
 def _out_of_memory(message: str, reason: str) -> OutOfMemory:
-    """Make the error for a device without memory, with how many times too much was needed, if known."""
+    """Make the error for a device out of memory; if known, it says how many times too much was needed."""
     device = jax.local_devices()[0]
     usage = memory(device)
     if "bytes_limit" not in usage:

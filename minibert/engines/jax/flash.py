@@ -1,11 +1,12 @@
-"""Flash attention for a GPU in Pallas (Dao 2023): forward and backward by hand, our dropout drawn on the way.
+"""Flash attention for GPUs in Pallas (Dao 2023): forward and backward by hand, dropout drawn along the way.
 
-A program of the grid handles one block of one head of one row. Scores exist in registers only; of each
-softmax the log-sum-exp is kept, to base 2, whose powers are what the hardware has. Blocks after a row's last
-token and those that the causal option hides are not visited.
+A program of the grid handles one block of one head of one row. Scores exist only in registers. Of each
+softmax the log-sum-exp is saved, to base 2, because the hardware computes powers of 2. Blocks after a row's
+last token, and those that causal attention hides, are skipped.
 
-Two neighbouring keys share one hash. So a block of keys comes in two halves, those at even and those at odd
-positions, each with scores of its own that lie in registers just as the hashes do: no draw moves.
+Two neighbouring keys share one hash. So a block of keys is split into two halves, the keys at even positions
+and those at odd ones. The scores of each half have the same layout in registers as the hashes: no draw has to
+move.
 """
 
 import functools
@@ -23,14 +24,14 @@ from minibert.core.ops import random
 
 try:
     from jax.experimental.pallas import triton
-except ImportError:  # JAX plans to remove it
+except ImportError:  # JAX plans to remove this module
     triton = None
-THERE = triton is not None  # whether this file can be used; else attention is "plain"
+THERE = triton is not None  # whether this file can be used; otherwise attention is "plain"
 
 PallasSaved = namedtuple("PallasSaved", "q k v lengths y logarithms keys")
 
-HIDDEN = -1e30  # the score of a key that is not to be seen: finite, and 2 to its power is zero
-LEAST = 16  # rows, columns and terms that a product of the hardware has at least
+HIDDEN = -1e30  # the score of a hidden key: finite, and 2 to its power is zero
+LEAST = 16  # the fewest rows, columns and terms of a matrix product in hardware
 HALVES = (0, 1)
 LOG2_E = math.log2(math.e)
 
@@ -41,12 +42,12 @@ class Blocks(NamedTuple):
     queries: int
     keys: int
     warps: int
-    stages: int  # blocks that are on their way from memory at a time
+    stages: int  # blocks that are being loaded from memory at a time
 
 
-# By bytes of a number and size of a head at most: forward, backward. For bfloat16 and heads of 64 the best
-# of 24 and 28 that were timed on an H200 ("GPU" in the log). Others go by the machine code that Triton makes:
-# few instructions for a score, next to nothing spilled but for float32 with heads of 128.
+# (most bytes of a number, largest head) -> blocks of forward, of backward. Those for bfloat16 and heads of 64
+# are the best of 24 and 28 that were timed on an H200 ("GPU" in the log). The others were chosen by Triton's
+# machine code: few instructions for a score, and almost no spilling, except for float32 with heads of 128.
 CUTS = {
     (2, 64): (Blocks(128, 64, 4, 3), Blocks(32, 128, 4, 2)),
     (2, 128): (Blocks(64, 64, 4, 2), Blocks(32, 64, 8, 2)),
@@ -55,7 +56,7 @@ CUTS = {
 
 
 def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
-    """Choose blocks of forward and backward.
+    """Choose the block sizes of forward and backward.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
     Returns
     -------
     tuple of two Blocks
-        Those of the forward kernel and of the backward one.
+        The blocks of the forward kernel, and of the backward kernel.
     """
     size = jnp.dtype(dtype).itemsize
     for (most, depth), blocks in CUTS.items():
@@ -77,13 +78,13 @@ def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
 
 
 class Plan(NamedTuple):
-    """The settings of an attention kernel: everything that is known when compiling, and hashable."""
+    """The settings of an attention kernel: everything that is known at compile time; hashable."""
 
     causal: bool
-    rate: float  # of dropout on the probabilities
-    kernel: str  # "plain", or "pallas", which is the one of this file
-    interpret: bool = False  # "pallas" as plain JAX, on any device
-    forward_blocks: Blocks | None = None  # of "pallas", else what suits the type and D
+    rate: float  # rate of dropout on the probabilities
+    kernel: str  # "plain", or "pallas" for the kernel of this file
+    interpret: bool = False  # whether "pallas" runs as plain JAX, on any device
+    forward_blocks: Blocks | None = None  # blocks of "pallas"; None for those of `cuts`
     backward_blocks: Blocks | None = None
 
 
@@ -93,8 +94,8 @@ class _Site(NamedTuple):
     causal: bool
     rate: float
     scale: float  # 1 / sqrt(D)
-    queries: int  # of a block
-    pairs: int  # of neighbouring keys in a block
+    queries: int  # queries in a block
+    pairs: int  # pairs of neighbouring keys in a block
 
 
 # q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)
@@ -108,24 +109,24 @@ def forward(
 ) -> tuple[Array, PallasSaved]:
     """Return softmax(q k^T / sqrt(D)) v in each row and head (Dao 2023, section 3.1).
 
-    The work is cut by the plan's blocks, or those of `cuts` where it has none; n is padded to whole blocks,
-    D to a power of two.
+    The work is split by the plan's blocks, or those of `cuts` if it has none; n is padded to whole blocks, D
+    to a power of two.
 
     Parameters
     ----------
     plan : Plan
-        The rate of dropout, whether attention is causal, the blocks.
+        The rate of dropout, whether attention is causal, and the blocks.
     q, k, v : (R,n,A,D) arrays, float32 or bfloat16
-        Queries, keys and values; finite at pads, too.
+        Queries, keys and values; finite at padding, too.
     lengths : (R,) int32
-        Tokens of each row, 0 for a row of pads.
+        The number of tokens in each row; 0 for a row of padding.
     keys : (R,n,2) uint32 or None
         Keys of dropout, one for each query; needed at a rate above 0.
 
     Returns
     -------
     tuple of (R,n,A,D) array and PallasSaved
-        The result, 0 at pads; it, the arguments, and every query's log-sum-exp to base 2.
+        The result, 0 at padding; the result again, the arguments, and every query's log-sum-exp to base 2.
     """
     given = q, k, v, lengths
     n, _, D = q.shape[1:]
@@ -164,9 +165,9 @@ def forward(
     return y, PallasSaved(*given, y, logarithms[:, :, :n], keys)
 
 
-# One pass over the keys, with the highest score h so far, l the sum of 2^(s - h) and o that of 2^(s - h) m v.
-# A block that raises h multiplies l and o with 2^(h before - h after). In the end y = o / l, and h + log2 l
-# is kept, or where there is no token something so high that every probability made from it is zero.
+# One pass over the keys tracks the highest score h so far, l = sum of 2^(s - h), o = sum of 2^(s - h) m v.
+# A block that raises h multiplies l and o by 2^(h before - h after). In the end y = o / l, and h + log2 l is
+# saved; where there is no token, a value so high that every probability computed from it is zero.
 # length ()  q (queries,D)  k v (n/2,2,D)  keys (queries,) twice or never
 # -> y (queries,D)  logarithms (queries,)
 def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site) -> None:
@@ -220,14 +221,14 @@ def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site
 def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, Array]:
     """Return the gradients of `forward`.
 
-    A program meets each pair of a query and a key once, so every hash and exponential is made once. It has a
-    block of keys and yields its share of the queries' gradient; shares are added up afterwards, in order, so
-    that two runs give the same bits. Where one block holds all keys there is nothing to add.
+    Each pair of a query and a key is visited once, so every hash and exponential is computed once. A program
+    has a block of keys and returns its share of the queries' gradient; shares are added up afterwards, in
+    order, so that two runs give the same bits. If one block has all keys, there is nothing to add.
 
     Parameters
     ----------
     plan : Plan
-        That of the forward.
+        The plan that `forward` was called with.
     dy : (R,n,A,D) array
         Gradient of the result.
     saved : PallasSaved
@@ -241,7 +242,7 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
     q, k, v, lengths, y, logarithms, keys = saved
     n, _, D = q.shape[1:]
     real = _real(q)
-    # sum_j dp_j p_j of a query is sum_j m_j p_j (v_j dy) = y dy; see below where the factor in m is put.
+    # For a query, sum_j dp_j p_j = sum_j m_j p_j (v_j dy) = y dy. The kernel applies the factor in m last.
     levels = (dy.astype(real) * y.astype(real)).sum(-1)
     levels = levels.swapaxes(1, 2) / random.kept_scale(plan.rate)
     blocks = plan.backward_blocks
@@ -288,8 +289,8 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
 
 # With p = 2^(s - logarithm), m the dropout multipliers and c = y dy of each query:
 #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - c),  dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
-# Scores are made transposed here, a row for each key: so p and ds lie in registers as dv and dk want them.
-# What multiplies a whole gradient waits for the end.
+# Scores are computed transposed here, with a row for each key: p and ds then have the layout in registers
+# that dv and dk need. Factors of a whole gradient are applied at the end.
 # length ()  dy q (n,D)  k v (pairs,2,D)  logarithms levels (n,)  keys (n,) twice or never
 # -> dq (n,D)  dk dv (pairs,2,D)
 def _backward_kernel(
@@ -359,7 +360,7 @@ def _seen(site: _Site, i: Any, j: Any, length: Array) -> Array:
     return j < length
 
 
-# The hash of `random.keep`: one for two neighbours. Of its upper half the lower bits need not be shifted out.
+# The hash of `random.keep`, one for two neighbours. Its upper half is compared without a shift.
 def _kept(site: _Site, keys: list[Any], pairs: Any) -> list[Any]:
     """Decide which probabilities survive dropout, those of even and those of odd positions."""
     if not keys:
@@ -380,12 +381,12 @@ def _drop(x: Array, kept: Any) -> Array:
 
 
 def _product(a: Array, b: Array, a_transposed: bool = False, b_transposed: bool = False) -> Array:
-    """Return a @ b, either of them transposed, added up in float32; the operands keep all of their bits."""
+    """Return a @ b, either of them transposed, accumulated in float32; operands are not rounded."""
     return triton.dot(a, b, a_transposed, b_transposed, precision=lax.Precision.HIGHEST)
 
 
 def _range(count: int) -> Array:
-    """Return 0 to count - 1, as int32 whatever JAX's default is."""
+    """Return 0 to count - 1, as int32, whatever the default of JAX."""
     return jnp.arange(count, dtype=jnp.int32)
 
 
@@ -393,13 +394,13 @@ _LENGTH = pl.BlockSpec((None,), lambda i, a, r: (r,))
 
 
 def _real(x: Array) -> Array:
-    """Return the type in which sums over x are made: float32 at least."""
+    """Return the type in which sums over x are accumulated: at least float32."""
     return jnp.promote_types(x.dtype, jnp.float32)
 
 
 # keys (R,n,2)  arrays (R,n,A,D) -> padded (R,columns,A,depth)  head_keys (R,A,columns), twice or never
 def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[Any, ...]:
-    """Cut blocks no larger than rows call for, pad to whole ones, and make keys for the queries of heads."""
+    """Limit blocks to the length of rows, pad to whole blocks, and make keys for each query and head."""
     n, A, D = arrays[0].shape[1:]
     whole = pl.next_power_of_2(n)
     depth = max(LEAST, pl.next_power_of_2(D))
@@ -429,6 +430,6 @@ def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
 
 # x (R,columns,A,depth) -> (R,columns/2,2,A,depth)
 def _paired(x: Array) -> Array:
-    """Put neighbours of a row side by side: even positions and odd ones."""
+    """Give even and odd positions of a row an axis of their own."""
     R, columns, *rest = x.shape
     return x.reshape(R, columns // 2, 2, *rest)

@@ -1,7 +1,8 @@
-"""A flat buffer spread over devices, as FSDP does: each has its piece of every layer.
+"""A flat buffer spread over devices, as in FSDP: each device has its piece of every layer.
 
-The buffer is cut into units: the embeddings, each layer, and what stands on them. Each is padded to a
-multiple of the number of devices D and cut into D pieces; row d of a spread buffer is device d's pieces.
+The buffer is split into units: the embeddings, each layer, and everything after the layers. Each unit is
+padded to a multiple of the number of devices D and split into D pieces; row d of a spread buffer has the
+pieces of device d.
 """
 
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ DATA = "data"  # the one axis of the mesh
 
 
 class Unit(NamedTuple):
-    """Neighbours in a buffer that are gathered at once."""
+    """Adjacent parameters in a buffer that are gathered together."""
 
-    begin: int  # in the buffer
-    size: int  # elements
-    piece: int  # elements a device has of it, padding included
+    begin: int  # where it begins in the buffer
+    size: int  # how many elements it has
+    piece: int  # how many elements of it each device has, including padding
     entries: tuple[Entry, ...]
     layer: bool  # whether it is a layer
 
@@ -31,7 +32,7 @@ class Unit(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Shard:
-    """One device's piece of a unit; in place of an accumulator, nothing but its shape."""
+    """One device's piece of a unit; or, in place of an accumulator of zeros, only its shape."""
 
     piece: Any
     entries: tuple[Entry, ...] = static()
@@ -48,7 +49,7 @@ class Shard:
 
 
 class Layout(NamedTuple):
-    """The places of a buffer's parts when it is spread."""
+    """Where the parts of a buffer are when it is spread."""
 
     units: tuple[Unit, ...]
     devices: int
@@ -60,14 +61,14 @@ class Layout(NamedTuple):
         Parameters
         ----------
         params : FlatParameters
-            Their table says the units; values are not looked at.
+            The parameters, whose table determines the units; their values are not used.
         devices : int
-            How many there are.
+            The number of devices.
 
         Returns
         -------
         Layout
-            With the embeddings as a unit, each layer as one, and everything else as one.
+            A layout whose units are the embeddings, each layer, and everything else.
         """
         groups: dict[str, list[Entry]] = {}
         for entry in params.table:
@@ -89,7 +90,7 @@ class Layout(NamedTuple):
 
     # flat (N,) -> (D,n)
     def spread(self, flat: np.ndarray) -> np.ndarray:
-        """Return a buffer of the host as the devices have it.
+        """Convert a buffer of the host to the layout of the devices.
 
         Parameters
         ----------
@@ -115,7 +116,7 @@ class Layout(NamedTuple):
         Parameters
         ----------
         rows : (D,n) array
-            What it returned.
+            The result of `spread`.
 
         Returns
         -------
@@ -131,14 +132,14 @@ class Layout(NamedTuple):
 
     # local (n,)
     def tree(self, local: Any, zeros: bool = False) -> Params:
-        """Nest a device's pieces as the model takes them: layers as shards, the rest gathered.
+        """Return a device's pieces as the tree that the model takes: layers as shards, the rest gathered.
 
         Parameters
         ----------
         local : (n,) array
             One device's row of a spread buffer.
         zeros : bool
-            Whether these are accumulators that have nothing yet: only the shapes count then.
+            Whether these are accumulators that are still zero, of which only the shapes are used.
 
         Returns
         -------
@@ -188,9 +189,9 @@ class Layout(NamedTuple):
         Parameters
         ----------
         number : int
-            The layer, from 0.
+            The index of the layer, from 0.
         tree : dict
-            One device's gradients of it.
+            One device's gradients of that layer.
 
         Returns
         -------
@@ -204,7 +205,7 @@ class Layout(NamedTuple):
 
     # -> (n,) bool
     def decaying(self) -> Any:
-        """Tell which of a device's elements have weight decay."""
+        """Mark which of a device's elements have weight decay."""
         pieces = []
         for unit in self.units:
             place = jax.lax.axis_index(DATA) * unit.piece + jnp.arange(unit.piece)
@@ -219,7 +220,7 @@ class Layout(NamedTuple):
 
 
 def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """Return entries of a layer by their names within it."""
+    """Return the entries of a layer under their names within the layer."""
     inside = []
     for entry in entries:
         _, _, name = entry.name.split(".", 2)
@@ -229,9 +230,11 @@ def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 # -> (piece,)
 def _reduce_scatter(unit: Unit, tree: Params, entries: tuple[Entry, ...]) -> Any:
-    """Sum over devices, each getting its piece."""
-    leaves = [leaf_of(tree, entry.name).reshape(-1) for entry in entries]
-    pads = unit.piece * jax.lax.axis_size(DATA) - unit.size
-    leaves.append(jnp.zeros(pads, leaves[0].dtype))
-    flat = jnp.concatenate(leaves)
+    """Sum gradients over devices, each of which gets its piece of the sum."""
+    leaves = [leaf_of(tree, entry.name) for entry in entries]
+    devices = jax.lax.axis_size(DATA)
+    n_pads = unit.piece * devices - unit.size
+    pads = jnp.zeros(n_pads, leaves[0].dtype)
+    rows = [leaf.reshape(-1) for leaf in leaves]
+    flat = jnp.concatenate([*rows, pads])
     return jax.lax.psum_scatter(flat, DATA, tiled=True)

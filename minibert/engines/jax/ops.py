@@ -1,8 +1,9 @@
-"""The engine on JAX: the reference itself over `jax.numpy`, compiled whole, for accelerators.
+"""The engine on JAX: the reference itself over `jax.numpy`, compiled as a whole, for accelerators.
 
-What differs from the reference is what has to: attention and LSTMs over rows, additions to rows of a table,
-the precision of matrix products, and updates that write to no array. How a batch gets its
-static shape, what is compiled and where parameters lie is in `runtime.py` and `training.py`.
+Only what has to differ from the reference does: attention and LSTMs over padded rows, additions to rows of a
+table, the precision of matrix products, and updates, which return new arrays instead of writing in place. How
+a batch gets its static shape, what is compiled, and where parameters are stored: see `runtime.py` and
+`training.py`.
 """
 
 import math
@@ -24,17 +25,18 @@ from minibert.engines.jax.rows import Borders
 from minibert.engines.jax.runtime import JaxRuntime, Kept
 from minibert.engines.jax.training import JaxSteps, LayersOnDevices
 
-# What is kept where it is not what the reference keeps. Of attention: the queries in the order of tokens, and
-# what `attention.forward` keeps with its plan; of segments: what a softmax over each row keeps.
+# What operations save for backward, where that differs from the reference. For attention: the queries in
+# token order, and what `attention.forward` saves together with its plan. For segments: what a softmax over
+# each row saves.
 JaxGeluSaved = namedtuple("JaxGeluSaved", "x")
 JaxLayerNormSaved = namedtuple("JaxLayerNormSaved", "x mean rstd gamma")
 JaxAttentionSaved = namedtuple("JaxAttentionSaved", "q kept")
 JaxSegmentsSaved = namedtuple("JaxSegmentsSaved", "rows")
 
-# Logits are computed for a multiple of so many entries, by platform; 128 elsewhere. A GPU takes twice as long
-# for products with a side that is not a multiple of 8, and its best kernels want 128.
+# The vocabulary is padded to a multiple of this for the logits, by platform; 128 elsewhere. A GPU takes twice
+# as long for products with a side that is not a multiple of 8, and its best kernels want 128.
 MULTIPLES = {"cpu": 1}
-CHUNK = 4096  # squares that are added up directly: one long sum in float32 loses digits
+CHUNK = 4096  # squares that are added up in one sum: a longer one in float32 loses digits
 
 
 class JaxOps(LayersOnDevices, RecurrentOverRows):
@@ -43,20 +45,20 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     Parameters
     ----------
     dtype : str
-        "float32" (the default), "float64" or "bfloat16". With bfloat16, activations and their gradients are
-        kept so between sublayers; sums, statistics, losses and weights are float32.
+        "float32" (the default), "float64" or "bfloat16". With bfloat16, activations and their gradients have
+        that type between sublayers; sums, statistics, losses and weights are float32.
     devices : int or None
-        How many train; None, the default, for all that JAX sees.
+        How many devices to train on; None, the default, for all that JAX sees.
     shard : bool
         Whether parameters and moments are spread over the devices; the option `fsdp` of `registry.create`.
     recompute : bool
         Whether only the input of each layer is kept for backward: less memory for a third more arithmetic.
-        `shard` does so in any case.
+        `shard` implies it.
 
     Raises
     ------
     InputError
-        When there are not so many devices.
+        When there are fewer devices than that.
     """
 
     name = "jax"
@@ -82,7 +84,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
             return f"on {kind}"
         return f"on {mesh.size} devices, {kind}"
 
-    # The table of words is made longer for the logits, by entries that are never the word.
+    # The word embedding is padded for the logits. The added entries have a bias of -inf: they never win.
 
     def masked_lm_head(
         self,
@@ -98,13 +100,13 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         Parameters
         ----------
         x : (T,H) array
-            What leaves the encoder.
+            The output of the encoder.
         rows, labels : (M,) arrays
-            Where something is to be predicted, and the vocabulary entry that is right there.
+            The rows whose token is to be predicted, and the id of the right token.
         params : dict
             `weight`, `bias`, `gamma`, `beta` and `output_bias`.
         table : (V,H) array
-            The word embedding, which is the decoder as well.
+            The word embedding, whose weights the decoder shares.
         config : BertConfig
             Has `gelu_form` and `layer_norm_eps`.
 
@@ -155,14 +157,15 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
     # x (V,...) -> (V',...)
     def _longer(self, x: Array, fill: float = 0.0) -> Array:
-        """Add entries after those of the vocabulary, up to the multiple that suits the device."""
+        """Pad the vocabulary up to a multiple that suits the device."""
         padding = -len(x) % MULTIPLES.get(self.runtime.device.platform, 128)
         if not padding:
             return x
-        none = [(0, 0)] * (x.ndim - 1)
-        return jnp.pad(x, ((0, padding), *none), constant_values=fill)
+        unpadded = [(0, 0)] * (x.ndim - 1)
+        return jnp.pad(x, ((0, padding), *unpadded), constant_values=fill)
 
-    # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
+    # Precision: with bfloat16, activations between the embeddings and the heads are narrow (bfloat16), and
+    # everything else is wide (float32).
 
     def upcast(self, x: Array) -> Array:
         """Return activations in at least float32.
@@ -175,24 +178,27 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         Returns
         -------
         array
-            float32 in place of bfloat16; any other array itself.
+            The array in float32 if it is bfloat16; otherwise the array itself.
         """
         return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
 
     def _narrowed(self, x: Array) -> Array:
-        """Return activations as they are kept."""
+        """Return activations in the type that they are kept in."""
         return x if self._narrow is None else x.astype(self._narrow)
 
     def _product(self, a: Array, b: Array, dtype: Any = jnp.float32) -> Array:
-        """Return a @ b, added up in float32 at least; as `dtype`, where that saves memory traffic."""
+        """Return a @ b, accumulated in at least float32; in `dtype`, where that saves memory traffic."""
         if self._narrow is None:
             return jnp.matmul(a, b, precision="highest")
-        # Tensor cores add up in float32 whatever they write; a CPU adds up in what it writes.
-        result = jnp.float32 if self.runtime.device.platform == "cpu" else dtype
-        return jnp.matmul(self._narrowed(a), self._narrowed(b), preferred_element_type=result)
+        # Tensor cores accumulate in float32 whatever they write; a CPU accumulates in the type it writes.
+        is_cpu = self.runtime.device.platform == "cpu"
+        result = jnp.float32 if is_cpu else dtype
+        a = self._narrowed(a)
+        b = self._narrowed(b)
+        return jnp.matmul(a, b, preferred_element_type=result)
 
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
-        """Return x @ weight + bias, as precise as x.
+        """Return x @ weight + bias, in the type of x.
 
         Parameters
         ----------
@@ -206,7 +212,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         Returns
         -------
         tuple of (T,N) array and LinearSaved
-            The result, in the type of x; x, narrowed, and the weight.
+            The result, in the type of x; x in the type of activations, and the weight.
         """
         product = self._product(x, weight, x.dtype)
         y = (product + bias).astype(x.dtype)
@@ -272,12 +278,13 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         array
             Gradient of x, in the type of dy.
         """
-        x = jax.lax.optimization_barrier(saved.x)  # else XLA keeps the wide values in between as well
-        _, again = super().gelu(self.upcast(x), form)
-        return super().gelu_backward(self.upcast(dy), again, form).astype(dy.dtype)
+        # Without the barrier XLA would keep the wide intermediate values of the forward as well.
+        x = jax.lax.optimization_barrier(saved.x)
+        _, recomputed = super().gelu(self.upcast(x), form)
+        return super().gelu_backward(self.upcast(dy), recomputed, form).astype(dy.dtype)
 
-    # What is kept is x itself with what is known of its rows. From normal values XLA would go back to x all
-    # the same, and add up dy x_hat over the columns by way of an array of wide numbers.
+    # Saved are x itself and the statistics of its rows. If the normalised values were saved, XLA would still
+    # compute them from x again, and sum dy x_hat over the columns by way of a float32 array.
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta, as `Primitives.layer_norm` does.
 
@@ -320,14 +327,14 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         x_hat = (self.upcast(x) - mean) * rstd
         saved = LayerNormSaved(x_hat, rstd, gamma)
         dx, dgamma, dbeta = super().layer_norm_backward(self.upcast(dy), saved)
-        # Two need dx, and each would compute it for itself.
+        # Two consumers need dx. Without the barrier each would compute it for itself.
         dx = jax.lax.optimization_barrier(dx.astype(dy.dtype))
         return dx, dgamma, dbeta
 
-    # The factor 1 / (1 - rate) is not to be rounded to 8 bits.
+    # Dropout is computed wide because bfloat16 would round the factor 1 / (1 - rate) to 8 bits.
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
-        """Drop, in float32 at least; the result has the type of x."""
+        """Apply dropout in at least float32; the result has the type of x."""
         y, saved = super()._dropout(self.upcast(x), drop, site)
         return y.astype(x.dtype), saved
 
@@ -393,15 +400,15 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         words = random.words(jnp, seed, step)
         words.append(batch.token_sequences)
         words.append(batch.positions.astype(jnp.uint32))
-        each = jnp.stack([jnp.broadcast_to(word, shape) for word in words])
+        words_of_tokens = jnp.stack([jnp.broadcast_to(word, shape) for word in words])
         streams = jnp.asarray(random.STREAMS, jnp.uint32)
         key = jnp.broadcast_to(streams, (*shape, 2))
-        # A loop is what XLA does not merge with the masks: it made the key of a row anew for every element,
-        # and took minutes to compile that.
-        keys, _ = jax.lax.scan(fold, key, each)
+        # XLA does not fuse a loop with the masks. Without the loop it recomputed the key of a row for every
+        # element, and took minutes to compile that.
+        keys, _ = jax.lax.scan(fold, key, words_of_tokens)
         return keys
 
-    # Arrays that can't be written to.
+    # Updates return new arrays, because those of JAX can't be written to.
 
     def accumulate(self, total: Array, extra: Array) -> Array:
         """Add to an accumulator, which is not changed.
@@ -428,7 +435,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         total : (V,H) array
             The table.
         ids : (T,) integers
-            Row numbers, equal ones among them perhaps.
+            Indices of rows; an index may occur several times.
         rows : (T,H) array
             What to add.
 
@@ -445,12 +452,12 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         Parameters
         ----------
         grads : array or list of arrays
-            The gradients, of any shapes; where they are spread, the pieces of one device.
+            The gradients, of any shapes; where they are sharded, this device's shards.
 
         Returns
         -------
         scalar
-            The norm, over all devices where gradients are spread.
+            The norm of all gradients, over all devices where they are sharded.
         """
         squares = sum(map(sum_of_squares, jax.tree.leaves(grads)))
         if self.runtime.layout is not None:
@@ -463,14 +470,14 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         Parameters
         ----------
         norm : scalar
-            How long it is.
+            The norm of the gradients.
         clip_norm : float
-            The largest length; 0 for no limit.
+            The largest norm allowed; 0 for no limit.
 
         Returns
         -------
         scalar
-            Its factor, at most 1.
+            The factor of the gradients, at most 1.
         """
         if clip_norm > 0:
             return clip_norm / jnp.maximum(norm, clip_norm)
@@ -490,14 +497,14 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         Parameters
         ----------
         params, grads : arrays
-            Parameters and gradients, of any shape; where they are spread, the pieces (n,) of one device.
+            Parameters and gradients, of any shape; where they are sharded, this device's shards (n,).
         m, v : arrays
             First and second moment, of that shape.
         decayed : (K,2) int64
-            Ranges [begin, end) that have weight decay, counted row by row; not read where parameters are
-            spread, as the layout knows them.
+            Ranges [begin, end) of elements, in row-major order, that have weight decay. Not read where
+            parameters are sharded: their layout holds the ranges.
         rule : AdamRule
-            The numbers of this step.
+            The hyperparameters of this step.
 
         Returns
         -------
@@ -522,7 +529,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     ) -> tuple[Array, Array, Array]:
         """Take one step of LAMB, as `Updates.lamb` does.
 
-        It needs tensors whole; options refuse it where they would be spread.
+        It needs whole tensors; the options reject it together with sharding.
 
         Parameters
         ----------
@@ -531,9 +538,9 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         m, v : arrays
             First and second moment, of that shape.
         tensors : (K,3) int64
-            Rows [begin, end, decays], counted row by row.
+            A row [begin, end, decays] for each tensor; elements count in row-major order.
         rule : AdamRule
-            The numbers of this step.
+            The hyperparameters of this step.
 
         Returns
         -------
@@ -567,9 +574,9 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         tensors: np.ndarray,
         rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of Muon, as `Updates.muon` does, in one tensor.
+        """Take one step of Muon on one tensor, as `Updates.muon` does.
 
-        Options refuse it where tensors would be spread.
+        It needs whole tensors; the options reject it together with sharding.
 
         Parameters
         ----------
@@ -580,7 +587,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         tensors : (1,5) int64
             The row [begin, end, decays, rows, matrices] of this tensor.
         rule : AdamRule
-            The numbers of this step.
+            The hyperparameters of this step.
 
         Returns
         -------
@@ -611,18 +618,18 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         q, k, v : (T,A,D) arrays
             Queries, keys and values.
         cu_seqlens : Borders or (S+1,) integers
-            Where sequences begin; without rows the reference computes.
+            Where sequences begin. Given plain integers, this falls back to the reference.
         causal : bool
-            Whether a token sees only itself and what stands before it.
+            Whether a token attends only to itself and the tokens before it.
         drop : Dropout or None
             The source of dropout on the probabilities; None, the default, for none.
         site : int
-            The dropout site, a number of this place in the network.
+            The dropout site: a number that identifies this place in the network.
 
         Returns
         -------
         tuple of (T,A,D) array and JaxAttentionSaved
-            The result; what the kernel of the device keeps.
+            The result; what the kernel of the device saves.
         """
         if not isinstance(cu_seqlens, Borders):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
@@ -656,7 +663,8 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
             return super().attention_backward(dy, saved)
         plan, kept = saved.kept.how, saved.kept.arrays
         gradients = jax_attention.backward(plan, dy.reshape(kept.q.shape), kept)
-        # The three side by side are what is multiplied next, twice: made once, and not for each product.
+        # The next two products read dq, dk, dv as one matrix. The barrier stops XLA from concatenating them
+        # once per product.
         T = len(dy)
         H = dy[0].size
         side_by_side = jnp.concatenate([gradient.reshape(T, H) for gradient in gradients], 1)
@@ -665,7 +673,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
     # x (R n,...) -> (R,n,...)
     def _in_rows(self, x: Array, borders: Borders) -> Array:
-        """Give an array of tokens the axes of rows and columns."""
+        """Reshape an array over tokens to the padded rows and columns of the batch."""
         return x.reshape(len(borders.lengths), len(borders.columns), *x.shape[1:])
 
     # scores (T,)  labels (S,) -> (S,)
@@ -680,16 +688,16 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         Parameters
         ----------
         scores : (T,) array
-            One for each token; those of pads do not count.
+            One score for each token; those of padding do not count.
         cu_seqlens : Borders or (S+1,) integers
-            Where segments begin; without rows the reference computes.
+            Where segments begin. Given plain integers, this falls back to the reference.
         labels : (S,) integers
-            The right token of each segment, counted from its beginning.
+            The right token of each segment, as an index within it.
 
         Returns
         -------
         tuple of (S,) array and JaxSegmentsSaved
-            Losses in nats; what a softmax over each row keeps.
+            Losses in nats; what a softmax over each row saves.
         """
         if not isinstance(cu_seqlens, Borders):
             return super().segment_softmax_cross_entropy(scores, cu_seqlens, labels)
@@ -699,7 +707,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         return nll, JaxSegmentsSaved(saved)
 
     def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
-        """Return the gradient of `segment_softmax_cross_entropy`, 0 at pads.
+        """Return the gradient of `segment_softmax_cross_entropy`, 0 at padding.
 
         Parameters
         ----------
@@ -721,7 +729,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
 # ranges (K,2) -> shape, or a scalar
 def _in_ranges(ranges: np.ndarray, shape: tuple[int, ...]) -> Any:
-    """Tell which elements of an array are in ranges, counted row by row; one answer where all are alike."""
+    """Mark the elements of an array that are in ranges of row-major indices; one bool where all are alike."""
     inside = np.zeros(math.prod(shape), bool)
     for begin, end in ranges.tolist():
         inside[begin:end] = True
@@ -752,7 +760,7 @@ def _correction(beta: float, count: Array) -> Array:
 
 # x (...) -> scalar
 def length(x: Array) -> Array:
-    """Return the Euclidean norm; no square leaves the range of float32.
+    """Return the Euclidean norm, scaled so that no square leaves the range of float32.
 
     Parameters
     ----------
@@ -771,7 +779,7 @@ def length(x: Array) -> Array:
 
 # x (...) -> scalar
 def sum_of_squares(x: Array) -> Array:
-    """Sum the squares, as sums of the sums of rows: one long sum in float32 loses digits.
+    """Sum the squares row by row, then the sums of rows: one long sum in float32 loses digits.
 
     Parameters
     ----------

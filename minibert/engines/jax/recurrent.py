@@ -1,8 +1,8 @@
-"""LSTMs over rows, for the JAX engine: a column of all rows at once, one column after another.
+"""LSTMs over rows, for the JAX engine: one column after another, each for all rows at once.
 
-In time, too, a row is its tokens and then its pads: read from its end, its last token comes first and the
-pads stay behind. So nothing flows from pads to tokens going forward; going back, what comes in at pads is put
-aside.
+In the order of time, too, a row is its tokens followed by padding: if it is read from its end, its last token
+comes first, and padding still comes last. So in the forward pass nothing flows from padding to tokens; in the
+backward pass, gradients at padding are dropped.
 """
 
 from collections import namedtuple
@@ -20,7 +20,7 @@ JaxLstmSaved = namedtuple("JaxLstmSaved", "linear w_state cu_seqlens reverse gat
 
 
 class RecurrentOverRows(Ops):
-    """The LSTM of the reference where `cu_seqlens` are the borders of rows."""
+    """The LSTM of the reference, for batches in padded rows, whose `cu_seqlens` are `Borders`."""
 
     # x (R n,I)  w_in (I,4H)  w_state (H,4H)  bias (4H,) -> (R n,H)
     def lstm(
@@ -32,7 +32,7 @@ class RecurrentOverRows(Ops):
         cu_seqlens: Any,
         reverse: bool = False,
     ) -> tuple[Array, Saved]:
-        """Run one direction of an LSTM, as `Recurrent.lstm` does; over rows if the batch was laid out so.
+        """Run one direction of an LSTM, as `Recurrent.lstm` does; over rows if the batch is in rows.
 
         Parameters
         ----------
@@ -43,16 +43,16 @@ class RecurrentOverRows(Ops):
         w_state : (H,4H) array
             Weights of the previous output.
         bias : (4H,) array
-            One for both.
+            The bias of the gates, one for input and previous output together.
         cu_seqlens : Borders or (S+1,) integers
-            Where sequences begin; without rows the reference computes.
+            Where sequences begin. Given plain integers, this falls back to the reference.
         reverse : bool
             Whether sequences are read from their end.
 
         Returns
         -------
         tuple of (R n,H) array and JaxLstmSaved
-            Outputs, 0 at pads; gates, cells and outputs in the order of time.
+            Outputs, 0 at padding; gates, cells and outputs in the order of time.
         """
         if not isinstance(cu_seqlens, Borders):
             return super().lstm(x, w_in, w_state, bias, cu_seqlens, reverse)
@@ -87,7 +87,7 @@ class RecurrentOverRows(Ops):
         Parameters
         ----------
         dy : (R n,H) array
-            Gradient of the outputs; that of pads is put aside.
+            Gradient of the outputs; ignored at padding.
         saved : JaxLstmSaved or LstmSaved
             What `lstm` kept.
 
@@ -135,7 +135,7 @@ class RecurrentOverRows(Ops):
 
 # x (R n,K) -> (n,R,K)
 def _in_time(x: Array, borders: Borders, reverse: bool) -> Array:
-    """Order columns as they are read; read from the end, a row begins with its last token."""
+    """Put columns in the order in which they are read; in reverse, a row begins with its last token."""
     rows = x.reshape(len(borders.lengths), len(borders.columns), -1)
     if reverse:
         rows = _reversed(rows, borders)
@@ -153,7 +153,7 @@ def _in_rows(x: Array, borders: Borders, reverse: bool) -> Array:
 
 # rows (R,n,K) -> (R,n,K)
 def _reversed(rows: Array, borders: Borders) -> Array:
-    """Reverse the tokens of each row and leave its pads where they are; its own inverse."""
+    """Reverse the tokens of each row and leave its padding in place; this is its own inverse."""
     at = borders.columns
     lengths = borders.lengths[:, None]
     order = jnp.where(at < lengths, lengths - 1 - at, at)
@@ -162,5 +162,5 @@ def _reversed(rows: Array, borders: Borders) -> Array:
 
 # -> (n,R,1)
 def _real(borders: Borders) -> Array:
-    """Tell where there are tokens, in either order of time."""
+    """Mark where there are tokens, in either order of time."""
     return (borders.columns[:, None] < borders.lengths)[..., None]

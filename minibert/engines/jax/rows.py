@@ -1,8 +1,8 @@
-"""A batch in static shapes: each sequence a row, pads after it, rows and columns of a few sizes only.
+"""A batch in static shapes: each sequence is a row with padding after it, and sizes are rounded up.
 
-JAX compiles for shapes. Were they those of the batch, nearly every step would be compiled anew; so sequences
-are laid out as equal rows, and the numbers of rows, columns, masked positions and tags are rounded up. Pads
-have weight zero in every loss, and attention does not look at them.
+JAX compiles for shapes. With the shapes of the batches themselves, it would compile nearly every step again.
+So sequences become rows of equal length, and the numbers of rows, columns, masked positions and tags are
+rounded up to a few sizes. Padding has weight zero in every loss, and attention ignores it.
 """
 
 import dataclasses
@@ -16,8 +16,8 @@ from minibert.core.arrays import Array
 from minibert.core.batch import Batch, TaskBatch
 from minibert.model.batch import BatchPart, VectorBatch
 
-COLUMNS = 8  # the shortest row, and the unit of the shorter ones
-STEPS = 4  # sizes between a power of two and the next: at most a quarter of a size is pads
+COLUMNS = 8  # the length of a row is a multiple of this
+STEPS = 4  # sizes between a power of two and the next: at most a quarter of a size is padding
 PER_TOKEN = ("input_ids", "token_type_ids", "positions")
 PER_SEQUENCE = ("sequence_index", "next_sentence_labels", "next_sentence_weights")
 PER_MASKED = ("masked_labels", "masked_weights")
@@ -25,15 +25,15 @@ OF_TASKS = ("labels", "label_weights", "label_rows", "windows", "vectors")
 
 
 def static() -> Any:
-    """Declare a dataclass field that is not an array: code is compiled anew for each of its values."""
+    """Declare a dataclass field that is not an array: code is compiled separately for each of its values."""
     return dataclasses.field(metadata={"static": True})
 
 
 class Borders(NamedTuple):
     """The counterpart of `cu_seqlens` under JAX: sequence r is the first lengths[r] tokens of row r."""
 
-    lengths: Array  # (R,) int32, 0 in a row of pads
-    columns: Array  # (n,) int32, 0 to n - 1; its shape is what counts
+    lengths: Array  # (R,) int32, 0 for a row of padding
+    columns: Array  # (n,) int32, 0 to n - 1; its shape gives the number of columns
 
 
 @jax.tree_util.register_dataclass
@@ -41,7 +41,7 @@ class Borders(NamedTuple):
 class Rows:
     """The inputs of a `Batch`, `TaskBatch` or `VectorBatch`, in R rows of `columns` tokens.
 
-    Attributes have the names and the meaning they have there; what a kind of batch lacks is None.
+    Attributes have the names and the meaning that they have there; those that a kind of batch lacks are None.
     """
 
     input_ids: Array  # (R n,)
@@ -75,12 +75,12 @@ class Rows:
 
     @property
     def last_rows(self) -> Array:  # (R,)
-        """Return the row of each sequence's last token; of its first pad where there is none."""
+        """Return the row of each sequence's last token, or of its first padding if it has no token."""
         return self.first_rows + jnp.maximum(self.lengths - 1, 0)
 
     @property
     def token_sequences(self) -> Array:  # (R n,)
-        """Return the number in the global batch of each token's sequence."""
+        """Return the index in the global batch of each token's sequence."""
         return jnp.repeat(self.sequence_index, self.columns)
 
 
@@ -101,12 +101,12 @@ def rounded(count: int) -> int:
     Parameters
     ----------
     count : int
-        Not negative.
+        A number that is not negative.
 
     Returns
     -------
     int
-        At least 1.
+        The size, at least 1.
 
     Examples
     --------
@@ -119,17 +119,17 @@ def rounded(count: int) -> int:
 
 
 def shape_of(batch: Batch) -> Shape:
-    """Return the room for a batch.
+    """Return the padded sizes of a batch.
 
     Parameters
     ----------
     batch : Batch
-        On the host, any kind of batch.
+        A batch of any kind, on the host.
 
     Returns
     -------
     Shape
-        All numbers rounded up, so that few shapes exist.
+        The sizes, rounded up so that there are few different shapes.
     """
     choices = getattr(batch, "choices", 1)
     tagged = len(getattr(batch, "label_rows", ()))
@@ -147,24 +147,24 @@ def shape_of(batch: Batch) -> Shape:
 
 
 def _columns(longest: int) -> int:
-    """Return the number of columns for a sequence of so many tokens."""
+    """Return the number of columns for sequences of at most `longest` tokens."""
     return -(-rounded(longest) // COLUMNS) * COLUMNS
 
 
 def room(part: BatchPart, pieces: int) -> Shape:
-    """Return room for each piece of any machine's part of a global batch, the same for all of them.
+    """Return sizes that every piece of every machine's part of a global batch fits in.
 
     Parameters
     ----------
     part : BatchPart
-        The part of one machine, which knows the limits of the whole batch.
+        The part of one machine, which has the limits of the whole batch.
     pieces : int
-        Into how many pieces each part is cut.
+        How many pieces each part is split into.
 
     Returns
     -------
     Shape
-        That of every piece on every machine.
+        The shape of every piece on every machine.
     """
     sequences = -(-part.sequences // (part.parts * pieces))
     rows = rounded(sequences)
@@ -180,19 +180,19 @@ def room(part: BatchPart, pieces: int) -> Shape:
 
 # -> (T,) of the R n
 def places(batch: Batch, columns: int) -> np.ndarray:
-    """Return the place of each token of a batch when its sequences are rows.
+    """Return the index of each token of a batch once its sequences are rows.
 
     Parameters
     ----------
     batch : Batch
-        On the host.
+        The batch, on the host.
     columns : int
-        Tokens and pads of a row.
+        The length of a row, including padding.
 
     Returns
     -------
     (T,) int32
-        Numbers below R n.
+        Indices below R n.
     """
     begins = np.arange(batch.S, dtype=np.int32) * np.int32(columns)
     return np.repeat(begins, batch.lengths) + batch.positions
@@ -204,16 +204,17 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
     Parameters
     ----------
     batch : Batch
-        On the host; without any sequence, perhaps.
+        The batch, on the host; it may have no sequences.
     shape : Shape
-        With room for it. What is after the batch is zeros, of weight zero.
+        The padded sizes. The padding is zeros, with weight zero.
     asks_next : bool or None
-        Whether the global batch asks about next sentences; None, the default, where this is all of it.
+        Whether the global batch asks about next sentences; None, the default, if this batch is the global
+        one.
 
     Returns
     -------
     Rows
-        Arrays of NumPy.
+        The padded batch, as NumPy arrays.
     """
     total = shape.rows * shape.columns
     place = places(batch, shape.columns)
@@ -242,7 +243,7 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
 
 # place (T,) of the R n
 def _task_arrays(batch: Batch, shape: Shape, place: np.ndarray) -> dict[str, Any]:
-    """Pad the parts that only batches of tasks have; None for those that this one lacks."""
+    """Pad the arrays that only batches of tasks have; those that this batch lacks are None."""
     arrays: dict[str, Any] = dict.fromkeys(OF_TASKS)
     if isinstance(batch, TaskBatch):
         has_tags = len(batch.labels) == len(batch.label_rows)

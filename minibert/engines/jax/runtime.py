@@ -1,4 +1,4 @@
-"""The runtime of JAX: rows on devices, compiled functions, a mesh."""
+"""The runtime of JAX: batches as rows on devices, compiled functions, and a mesh of devices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,28 +18,28 @@ from minibert.engines.runtime import Runtime
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Kept:
-    """Arrays for a backward pass, and its compile-time constants."""
+    """What a forward pass saves for backward: arrays, and compile-time constants."""
 
-    arrays: Any  # a tree of them
-    how: Any = jax_rows.static()  # hashable
+    arrays: Any  # a tree of arrays
+    how: Any = jax_rows.static()  # the constants, hashable
 
 
 class JaxRuntime(Runtime):
-    """Devices, and what runs on them.
+    """The devices of a run, its batches on them, and the functions compiled for them.
 
     Parameters
     ----------
     devices : int or None
-        How many train; None for all that JAX sees.
+        How many devices train; None for all that JAX sees.
     shard : bool
-        Whether parameters and moments are spread over them; with one device they are not.
+        Whether parameters and moments are spread over them; ignored with one device.
     steps : type
-        What a training is made of, see `training.step.start`.
+        The class that makes training steps; see `training.step.start`.
 
     Raises
     ------
     InputError
-        When there are not so many devices, or fewer than all are asked for where several processes train.
+        When there are fewer devices than that, or when several processes train and not all devices are used.
     """
 
     def __init__(self, devices: int | None, shard: bool, steps: Any) -> None:
@@ -58,21 +58,21 @@ class JaxRuntime(Runtime):
                 "leave it out, or let JAX see fewer of them.",
                 devices=devices,
             )
-        self.device = jax.local_devices()[0]  # for everything but training
-        self.mesh = None  # where one device trains
+        self.device = jax.local_devices()[0]  # for everything except training
+        self.mesh = None  # stays None if one device trains
         if count > 1:
             self.mesh = Mesh(np.array(available[:count]), (DATA,))
         self.shard = shard and self.mesh is not None
-        self.layout: Layout | None = None  # how parameters are spread, if they are, once training begins
-        self.compiled: dict[Any, Callable[..., Any]] = {}  # functions by what they are compiled for
+        self.layout: Layout | None = None  # how parameters are spread, if they are; set when training begins
+        self.compiled: dict[Any, Callable[..., Any]] = {}  # compiled functions, by what they compute
 
     @property
     def partition(self) -> P:
-        """Return how buffers lie on the mesh: row d of a spread buffer is on device d, others are on all."""
+        """Return the placement of buffers: row d of a sharded one is on device d, others are on all."""
         return P(DATA) if self.shard else P()
 
     def any_rank(self, flag: bool) -> bool:
-        """Return whether a flag is set in any of the processes, all of which have to ask.
+        """Return whether a flag is set in any of the processes, all of which must call this.
 
         Parameters
         ----------
@@ -95,20 +95,20 @@ class JaxRuntime(Runtime):
         Parameters
         ----------
         where : str
-            The name of the place, the same in all of them.
+            The name of this point, the same in all processes.
         alike : dict or None
-            Values that have to be the same in all processes, of types that JSON has.
+            Values of JSON types that must be the same in all processes.
         """
         if self.world_size > 1:
             jax_cluster.barrier(where, alike)
 
     def prepare(self, batch: Any) -> jax_rows.Rows:
-        """Lay a batch out as rows, on the device.
+        """Convert a batch to padded rows on the device.
 
         Parameters
         ----------
         batch : Batch
-            As it was packed.
+            The batch as it was packed.
 
         Returns
         -------
@@ -124,17 +124,18 @@ class JaxRuntime(Runtime):
         Parameters
         ----------
         values : array
-            A row for each token, sequence or whatever `per` names, pads among or after them.
+            A row for each token, sequence or other item, according to `per`, with padding among or after
+            them.
         batch : Batch
-            As it was packed.
+            The batch as it was packed.
         per : str
-            What has a row: "tokens", "sequences", "examples", "masked" (positions) or "labels" (rows with a
-            tag).
+            What the rows stand for: "tokens", "sequences", "examples", "masked" (positions) or "labels" (rows
+            with a tag).
 
         Returns
         -------
         np.ndarray
-            The same rows in the order of the batch, without pads.
+            The same rows in the order of the batch, without padding.
         """
         values = np.asarray(values)
         if per == "tokens":
@@ -145,7 +146,7 @@ class JaxRuntime(Runtime):
         return values[:count]
 
     def to_device(self, tree: Any) -> Any:
-        """Copy parameters, or any tree of arrays, to the device that computes outside of training.
+        """Copy parameters, or any tree of arrays, to the device for everything except training.
 
         Parameters
         ----------
@@ -176,7 +177,7 @@ class JaxRuntime(Runtime):
         Returns
         -------
         Any
-            What the function returns, on the device.
+            The result of the function, on the device.
         """
         if function not in self.compiled:
             arguments = tuple(range(1 + len(static)))

@@ -1,10 +1,10 @@
-"""How the JAX engine trains: one compiled step, on one device, on many, or on those of many machines.
+"""Training with the JAX engine: one compiled step, on one device, on many, or on those of many machines.
 
-The twin of `core/step.py`. Data parallel: every device has a part of the batch, all have the same
+The twin of `core/step.py`. Training is data parallel: every device has a part of the batch, all have the same
 parameters, and one sum over the devices makes the gradients those of the whole batch. With `shard`,
 parameters and moments are spread as well (Rajbhandari et al. 2020, "ZeRO", stage 3): a device keeps its piece
-of every layer, and a layer is brought together when it is computed, and again when going back. Nothing that
-is learnt depends on how many there are.
+of every layer, and a layer is gathered when it is computed, and again in the backward pass. What is learned
+does not depend on the number of devices.
 """
 
 import copy
@@ -30,7 +30,7 @@ from minibert.model.ops import Ops
 Buffers: TypeAlias = tuple[Any, ...]
 Table: TypeAlias = tuple[Entry, ...]
 
-# By platform. With cuBLAS alone a step compiles in two thirds of the time, and base is 2% faster on an H200.
+# By platform. With cuBLAS only, a step compiles in two thirds of the time, and base is 2% faster on an H200.
 COMPILER_OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}}
 
 
@@ -43,21 +43,21 @@ def whole_step(
     parts: Any,
     *numbers: Any,
 ) -> tuple[Buffers, dict[str, Any]]:
-    """Take one step: gradients, their norm, clipping, update. A pure function, compiled whole.
+    """Take one step: gradients, their norm, clipping, update. This is a pure function, compiled as a whole.
 
     Parameters
     ----------
     ops : JaxOps
         The engine.
     table : tuple of Entry
-        What parameters there are, in the order of the buffer.
+        The parameters, in the order of the buffer.
     optimizer : Optimizer
-        Its numbers; its moments are not read.
+        The optimizer, for its hyperparameters; its moments are not read.
     objective : Objective
-        What is minimised.
+        The objective to minimise.
     buffers : tuple of three lists
-        Parameters and both moments, a tensor for each entry; where they are spread, the one piece (n,) that
-        a device has. They are consumed.
+        Parameters and both moments, a tensor for each entry; if they are sharded, the one shard (n,) of this
+        device. They are consumed.
     parts : Rows
         Micro-batches, one upon another: every array has them as its first axis.
     *numbers : three scalars
@@ -105,7 +105,7 @@ def whole_step(
 def updated(ops: Any, updaters: list[Any], rule: Any, tensors: list[Buffers]) -> list[Buffers]:
     """Return parameter and moments of each tensor after an update.
 
-    Muon's matrices of one shape, all layers', are updated at once: one at a time cannot fill a GPU.
+    Muon's matrices of the same shape are updated together, for all layers: a single one can't fill a GPU.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def updated(ops: Any, updaters: list[Any], rule: Any, tensors: list[Buffers]) ->
     list of three arrays each
         Parameter and both moments; those of frozen tensors as they were.
     """
-    groups: dict[Any, list[int]] = {}  # of places in the list
+    groups: dict[Any, list[int]] = {}  # indices in the list
     for place, (updater, tensor) in enumerate(zip(updaters, tensors, strict=True)):
         if updater is None:
             continue
@@ -177,7 +177,7 @@ def scan(function: Callable[..., Any], carry: Any, items: Any) -> tuple[Any, dic
     function : callable
         `carry, metrics = function(carry, item)`; pure.
     carry : Any
-        A tree of arrays, what the first call is given.
+        A tree of arrays, the argument of the first call.
     items : Any
         A tree of arrays whose first axis is that of the items, of which there is at least one.
 
@@ -187,11 +187,13 @@ def scan(function: Callable[..., Any], carry: Any, items: Any) -> tuple[Any, dic
         What the last call returned; the sums of the metrics.
     """
     first, *_ = jax.tree.leaves(items)
-    if first.shape[0] == 1:
-        item = jax.tree.map(lambda leaf: leaf[0], items)
-        return function(carry, item)
+    count = first.shape[0]
+    if count == 1:
+        only = jax.tree.map(lambda leaf: leaf[0], items)
+        return function(carry, only)
     carry, metrics = jax.lax.scan(function, carry, items)
-    return carry, jax.tree.map(lambda values: values.sum(0), metrics)
+    totals = jax.tree.map(lambda values: values.sum(0), metrics)
+    return carry, totals
 
 
 class LateMetrics(Mapping[str, float]):
@@ -210,7 +212,7 @@ class LateMetrics(Mapping[str, float]):
     def _values(self) -> dict[str, float]:
         """The metrics on the host."""
         with jax_failures.translated():
-            # What fails, fails here; to copy from what failed, without this, hangs or ends the process.
+            # A failed step raises here. Without this, copying its results hangs or ends the process.
             finished = jax.block_until_ready(self._metrics)
             values = jax.device_get(finished)
         return {name: float(value) for name, value in values.items()}
@@ -226,7 +228,7 @@ class LateMetrics(Mapping[str, float]):
 
 
 class JaxSteps:
-    """Twin of `core.step.HostSteps` on devices, compiled whole; the host has old parameters until it fetches.
+    """The twin of `core.step.HostSteps` on devices; the host has old parameters until it fetches new ones.
 
     Parameters
     ----------
@@ -235,14 +237,14 @@ class JaxSteps:
     params : FlatParameters
         Parameters on the host, which are copied to the devices.
     optimizer : Optimizer
-        With its moments, which are copied as well.
+        The optimizer; its moments are copied as well.
     objective : Objective
-        What is minimised.
+        The objective to minimise.
 
     Attributes
     ----------
     max_unread : int
-        Of how many steps the metrics are still unread while the loop begins the next one.
+        For how many steps the metrics may be unread when the loop begins the next step.
     """
 
     max_unread = 1
@@ -260,42 +262,43 @@ class JaxSteps:
         self.renew()
 
     def prepare(self, batch: Any, count: int) -> Any:
-        """Lay micro-batches out in one shape, those of a device one upon another, on their devices.
+        """Split a batch into micro-batches of one shape, stack those of each device, and copy them there.
 
         Parameters
         ----------
         batch : Batch
             This process's part of a batch, or all of it.
         count : int
-            Into how many micro-batches each device's share is cut, where there are so many examples.
+            How many micro-batches each device's share is split into, if there are that many examples.
 
         Returns
         -------
         Rows
-            Arrays on the devices; the first axis is that of devices, where there are several, the next that
+            Arrays on the devices. The first axis is that of devices, if there are several; the next is that
             of micro-batches.
         """
         mesh = self._runtime.mesh
-        here = 1 if mesh is None else len(mesh.local_devices)
-        most = here * count
+        n_devices = 1 if mesh is None else len(mesh.local_devices)
+        most = n_devices * count
         parts = list(batch.split(min(most, batch.E)))
         sizes = zip(*map(jax_rows.shape_of, parts), strict=True)
-        shape = jax_rows.Shape(*map(max, sizes))  # room for each of them
-        if isinstance(batch, BatchPart):  # other processes may have a sequence more: all make as many parts
+        shape = jax_rows.Shape(*map(max, sizes))  # large enough for each part
+        if isinstance(batch, BatchPart):
+            # Other processes may have one sequence more, so that all make the same number of parts.
             shape = jax_rows.room(batch, most)
             parts += [batch.take(0, 0)] * (most - len(parts))
-        parts += [batch.take(0, 0)] * (-len(parts) % here)
+        parts += [batch.take(0, 0)] * (-len(parts) % n_devices)
         laid_out = [jax_rows.lay_out(part, shape, batch.asks_next) for part in parts]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *laid_out)
         if mesh is None:
             return jax.device_put(stacked, self._runtime.device)
-        each = len(parts) // here
-        by_device = jax.tree.map(lambda leaf: leaf.reshape(here, each, *leaf.shape[1:]), stacked)
+        per_device = len(parts) // n_devices
+        by_device = jax.tree.map(lambda leaf: leaf.reshape(n_devices, per_device, *leaf.shape[1:]), stacked)
         spread = NamedSharding(mesh, P(DATA))
         return jax.tree.map(partial(jax.make_array_from_process_local_data, spread), by_device)
 
     def needs_compiling(self, micro_batches: Any) -> bool:
-        """Return whether a step on these would be compiled first.
+        """Return whether a step on these micro-batches would have to be compiled first.
 
         Parameters
         ----------
@@ -305,26 +308,26 @@ class JaxSteps:
         Returns
         -------
         bool
-            False where a step on the same shapes was compiled by this runtime.
+            False if this runtime has already compiled a step for the same shapes.
         """
         return self._key(micro_batches) not in self._runtime.compiled
 
     def step(self, micro_batches: Any, number: int, rate: float) -> LateMetrics:
-        """Begin a step; the buffers of the one before are consumed.
+        """Begin a step; the buffers of the previous one are consumed.
 
         Parameters
         ----------
         micro_batches : Rows
             As `prepare` returns them.
         number : int
-            The number of the step, from 0, which dropout is drawn from.
+            The index of the step, from 0, which determines the draws of dropout.
         rate : float
             The learning rate.
 
         Returns
         -------
         LateMetrics
-            Metrics, to be read when they are needed.
+            The metrics; reading them waits for the step.
         """
         key = self._key(micro_batches)
         update = self.optimizer.updates + 1
@@ -358,9 +361,9 @@ class JaxSteps:
         return JaxSteps, self._table, dtype, self.optimizer.identity, self.objective, structure, shapes
 
     def _for_devices(self) -> Callable[..., Any]:
-        """Make the function that a step calls, to be compiled at its first call, its buffers donated."""
+        """Make the function for a step, which is compiled at its first call and whose buffers are donated."""
         rule = copy.copy(self.optimizer)
-        rule.m = rule.v = None  # what is compiled lasts longer than a training
+        rule.m = rule.v = None  # the compiled function outlives a training, and would keep the moments alive
         step: Callable[..., Any] = partial(whole_step, self.ops, self._table, rule, self.objective)
         mesh = self._runtime.mesh
         if mesh is not None:
@@ -376,7 +379,7 @@ class JaxSteps:
         return jax.jit(step, donate_argnums=0, compiler_options=options)
 
     def _to_devices(self, *buffers: np.ndarray) -> Buffers:
-        """Copy flat buffers of the host to the devices, as lists of tensors or spread in pieces."""
+        """Copy flat buffers of the host to the devices, as lists of tensors or as shards."""
         mesh, layout = self._runtime.mesh, self._runtime.layout
         sharding = None
         if mesh is not None:
@@ -389,7 +392,8 @@ class JaxSteps:
 
         if layout is not None:
             return tuple([placed(layout.spread(buffer))] for buffer in buffers)
-        # Tensors, not one buffer: XLA would copy each out of it, and its gradient into another one.
+        # Separate tensors, because XLA would copy each one out of a flat buffer, and its gradient into
+        # another.
         trees = [unflatten(self._table, buffer) for buffer in buffers]
         return tuple([placed(tensor) for tensor in _tensors(self._table, tree)] for tree in trees)
 
@@ -416,7 +420,7 @@ def _on_each(
     micro_batches: Any,
     *numbers: Any,
 ) -> tuple[Buffers, dict[str, Any]]:
-    """Take the step on one device, on its own part of the batch."""
+    """Take the step on one device, with its part of the batch."""
     micro_batches = jax.tree.map(lambda leaf: leaf[0], micro_batches)
     if runtime.world_size > 1:
         micro_batches = _weighted(micro_batches)
@@ -430,7 +434,7 @@ def _on_each(
 
 
 def _weighted(rows: jax_rows.Rows) -> jax_rows.Rows:
-    """Give the batch of a process weights that count the batches of all."""
+    """Give the batch of a process weights that are normalised over the batches of all processes."""
     changed = {}
     for name in ("masked_weights", "next_sentence_weights"):
         counts = getattr(rows, name) > 0
@@ -440,7 +444,7 @@ def _weighted(rows: jax_rows.Rows) -> jax_rows.Rows:
 
 
 class LayersOnDevices(Ops):
-    """Layers whose weights may be spread, and of which only what enters them may be kept; see `JaxOps`.
+    """Layers whose weights may be sharded, and which may save only their inputs; see `JaxOps`.
 
     Parameters
     ----------
@@ -453,7 +457,8 @@ class LayersOnDevices(Ops):
     def __init__(self, runtime: JaxRuntime, recompute: bool) -> None:
         super().__init__(jnp)
         self.runtime = runtime
-        # Of a spread layer only what entered it is kept: with the rest its weights would be kept, whole.
+        # A sharded layer saves only its input: anything else that it saves would include its gathered
+        # weights.
         self._recompute = recompute or runtime.shard
 
     def layers(self, layer: Callable[..., Any], params: Any, x: Any) -> tuple[Any, Any]:
@@ -464,14 +469,14 @@ class LayersOnDevices(Ops):
         layer : callable
             `layer(x, params, number) -> x, saved`.
         params : list
-            For each layer its parameters, a dictionary or the `Shard` of one.
+            The parameters of each layer: a dictionary, or the `Shard` of one.
         x : (T,H) array
-            What leaves the embeddings.
+            The output of the embeddings.
 
         Returns
         -------
         tuple of array and tuple
-            What leaves the last layer; of each layer what it keeps, or only what entered it.
+            The output of the last layer; what each layer saves, or only its input.
         """
         if not self._recompute:
             return super().layers(layer, params, x)
@@ -490,32 +495,32 @@ class LayersOnDevices(Ops):
         grads: Any,
         first: int = 0,
     ) -> tuple[Any, list[Any]]:
-        """Send dy back through the layers, computed again where no more than what entered them is kept.
+        """Send dy back through the layers, which are recomputed if only their inputs were saved.
 
         Parameters
         ----------
         layer_backward : callable
             `layer_backward(dy, saved, params, grads) -> dx, grads`.
         dy : array
-            Gradient of what left the last layer.
+            Gradient of the output of the last layer.
         saved : tuple
             What `layers` kept.
         params, grads : list
-            For each layer its parameters and its gradient accumulators, dictionaries or the `Shard` of one.
+            The parameters and the gradient accumulators of each layer: dictionaries, or the `Shard` of one.
         first : int
             The lowest layer to go back through; 0, the default, for all.
 
         Returns
         -------
         tuple of array and list
-            Gradient of what entered layer `first`; the accumulators.
+            Gradient of the input of layer `first`; the accumulators.
         """
         if not self._recompute:
             return super().layers_backward(layer_backward, dy, saved, params, grads, first)
 
-        def again(dy: Any, kept: Kept, layer_params: Any, layer_grads: Any) -> tuple[Any, Any]:
+        def recomputed_backward(dy: Any, kept: Kept, layer_params: Any, layer_grads: Any) -> tuple[Any, Any]:
             layer, number = kept.how
-            # The barrier keeps XLA from seeing that this was computed before, and from keeping it after all.
+            # The barrier hides from XLA that this was computed before; it would keep the results after all.
             x, dy, layer_params = jax.lax.optimization_barrier((kept.arrays, dy, layer_params))
             layer_params = self._whole(layer_params)
             _, saved = layer(x, layer_params, number)
@@ -525,7 +530,7 @@ class LayersOnDevices(Ops):
                 layer_grads = layout.reduce_scatter_layer(number, layer_grads)
             return dx, layer_grads
 
-        return super().layers_backward(again, dy, saved, params, grads, first)
+        return super().layers_backward(recomputed_backward, dy, saved, params, grads, first)
 
     def _whole(self, tree: Any) -> Any:
         """Return a layer's tree, gathered from all devices if it is spread."""

@@ -1,11 +1,11 @@
-"""How the Numba engine compiles its loops, keeps them, and shares them out to threads.
+"""Compile the loops of the Numba engine, cache their machine code, and distribute them over threads.
 
-A kernel is a plain Python function over a range of rows, `begin` to `end`, whose annotations say its types.
-Numba compiles it once for each precision, when it is first called, and keeps the machine code in a file. It
-lets go of Python's lock while it runs, so a handful of ordinary threads can work on a list of ranges.
+A kernel is a plain Python function over a range of rows, `begin` to `end`, whose annotations give its types.
+Numba compiles it once for each precision, when it is first called, and caches the machine code in a file. A
+kernel releases Python's lock while it runs, so a handful of ordinary threads can work on a list of ranges.
 
-Numba's own threads (`parallel=True`, `prange`) are not used: they compile three times as long, keep spinning
-when they have nothing to do, and the process may not fork once they have begun.
+Numba's own threads (`parallel=True`, `prange`) are not used: compiling takes three times as long, idle
+threads keep spinning, and the process must not fork once they have started.
 """
 
 import functools
@@ -31,9 +31,10 @@ from minibert.core.arrays import Array
 F = TypeVar("F", bound=Callable[..., Any])
 
 PRECISIONS = (np.dtype(np.float32), np.dtype(np.float64))
-GRAIN = 1 << 16  # elements of a range: some 30 microseconds of work, ten times what it costs to begin one
+GRAIN = 1 << 16  # elements of a range: some 30 microseconds of work, ten times what it costs to start one
 
-# The type of an argument of a kernel, by the precision `real`; int and bool stand for themselves.
+# Annotations of a kernel's arguments. Each holds a function from the precision `real` to Numba's type; int
+# and bool do not depend on it.
 Real = Annotated[Any, lambda real: real]
 Row = Annotated[Array, lambda real: real[::1]]
 Rows = Annotated[Array, lambda real: real[:, ::1]]
@@ -45,8 +46,8 @@ Keys = Annotated[Array, lambda real: types.uint32[:, ::1]]
 HeadKeys = Annotated[Array, lambda real: types.uint32[:, :, ::1]]
 PLAIN = {int: types.int64, bool: types.boolean}
 
-# x * y + z in one rounding instead of two is nearer to the truth, and twice as fast. It is the only licence
-# that all loops have; `sums` may also add in any order, and is for functions that do nothing but add.
+# Rounding x * y + z once instead of twice is more precise, and twice as fast. It is the only freedom that the
+# compiler has in every loop. In functions marked `sums`, which do nothing but add, it may add in any order.
 CONTRACT = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 njit: Callable[[F], F] = numba.njit(**CONTRACT)
 inline: Callable[[F], F] = numba.njit(**CONTRACT, forceinline=True)
@@ -58,18 +59,18 @@ class Compiled(NamedTuple):
 
     name: str
     dtype: np.dtype
-    seconds: float  # that it took
-    cached: bool  # read from a file, not compiled
+    seconds: float  # how long it took to compile or load
+    cached: bool  # whether it was read from a file, not compiled
 
 
 class Kernel:
-    """A function that is compiled for a precision when it is first called with arrays of it.
+    """A function that is compiled for a precision when it is first called with arrays of that precision.
 
     Parameters
     ----------
     function : callable
-        A loop over a range: it ends in `begin` and `end`, returns nothing, and its annotations are the types
-        above.
+        A loop over a range: its last parameters are `begin` and `end`, it returns nothing, and its
+        annotations are the types above.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -78,10 +79,10 @@ class Kernel:
         self._types = [annotation for name, annotation in annotations.items() if name != "return"]
         self._ready: set[np.dtype] = set()
         self._one_at_a_time = threading.Lock()
-        self._compiled = _kept(function)
+        self._compiled = _cached(function)
 
     def __call__(self, *args: Any) -> None:
-        """Run the kernel; the first argument is an array, whose precision is used."""
+        """Run the kernel in the precision of its first argument, an array."""
         dtype = args[0].dtype
         if dtype not in self._ready:
             self.prepare(dtype)
@@ -98,7 +99,7 @@ class Kernel:
         Returns
         -------
         Compiled
-            How long that took, next to nothing where it was ready.
+            How long that took; next to nothing if it was ready.
         """
         with self._one_at_a_time:
             began = time.perf_counter()
@@ -113,7 +114,7 @@ class Kernel:
         return sum(self._compiled.stats.cache_hits.values())
 
     def _compile(self, dtype: np.dtype) -> None:
-        """Compile for the types that the annotations give in this precision, and for no others."""
+        """Compile for the types that the annotations give in this precision."""
         real = numba.from_dtype(dtype)
         arguments = []
         for annotation in self._types:
@@ -124,7 +125,7 @@ class Kernel:
                 arguments.append(type_in(real))
         self._compiled.disable_compile(False)
         self._compiled.compile(tuple(arguments))
-        self._compiled.disable_compile()  # types that were not foreseen are an error from now on
+        self._compiled.disable_compile()  # from now on arguments of any other types are an error
         self._ready.add(dtype)
 
 
@@ -132,77 +133,80 @@ KERNELS: list[Kernel] = []
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Register one of the loops that the engine is made of; a decorator.
+    """Register one of the engine's loops as a kernel; a decorator.
 
     Parameters
     ----------
     function : callable
-        As for `Kernel`.
+        A loop, as `Kernel` takes it.
 
     Returns
     -------
     Kernel
-        The last of `KERNELS` from now on.
+        The kernel, appended to `KERNELS`.
     """
     KERNELS.append(Kernel(function))
     return KERNELS[-1]
 
 
 def folder() -> str | None:
-    """Return the folder in which machine code is kept, None where it is not."""
+    """Return the folder in which machine code is cached; None if it is not cached."""
     return KERNELS[0]._compiled.stats.cache_path
 
 
 def is_warm() -> bool:
-    """Return whether machine code of these sources exists."""
+    """Return whether the cache has machine code compiled from the present sources."""
     path = folder()
     return bool(path and any(Path(path).glob("*.nbi")))
 
 
-def _kept(function: Callable[..., Any]) -> Any:
-    """Hand a function to Numba, which keeps its machine code in a file.
+def _cached(function: Callable[..., Any]) -> Any:
+    """Hand a function to Numba, which caches its machine code in a file.
 
-    Numba compiles anew when the file of a function has changed, not when what the function calls has; a
-    folder named after all sources does. Where it can't write there, it takes the user's cache, or none.
+    Numba compiles a function again when its file has changed, but not when the file of a function that it
+    calls has. So the folder is named after a digest of all sources: a change in any of them leads to a new
+    folder. Where Numba can't write there, it uses the user's cache folder; where it can't write there either,
+    nothing is cached.
     """
-    chosen = numba.config.CACHE_DIR  # the value of NUMBA_CACHE_DIR
-    base = Path(chosen) if chosen else Path(__file__).parent / "__pycache__"
-    numba.config.CACHE_DIR = str(base / f"minibert-{_sources()}")
+    users_choice = numba.config.CACHE_DIR  # the value of NUMBA_CACHE_DIR
+    base = Path(users_choice) if users_choice else Path(__file__).parent / "__pycache__"
+    numba.config.CACHE_DIR = str(base / f"minibert-{_digest_of_sources()}")
     try:
         return numba.njit(**CONTRACT, cache=True)(function)
     except RuntimeError:
-        _warn_that_nothing_is_kept()
+        _warn_that_nothing_is_cached()
         return numba.njit(**CONTRACT)(function)
     finally:
-        numba.config.CACHE_DIR = chosen
+        numba.config.CACHE_DIR = users_choice
 
 
 @functools.cache
-def _sources() -> str:
-    """Return a digest of every source that takes part in what is compiled."""
-    here = Path(__file__).parent
+def _digest_of_sources() -> str:
+    """Return a digest of every source file that the machine code depends on."""
+    this_package = Path(__file__).parent
     ops = Path(__file__).parents[2] / "core" / "ops"
-    files = [*sorted(here.glob("*.py")), ops / "erf.py", ops / "random.py"]
+    files = [*sorted(this_package.glob("*.py")), ops / "erf.py", ops / "random.py"]
     sources = b"".join(file.read_bytes() for file in files)
     return hashlib.blake2b(sources, digest_size=8).hexdigest()
 
 
-@functools.cache  # once is enough
-def _warn_that_nothing_is_kept() -> None:
+@functools.cache  # one warning for all kernels
+def _warn_that_nothing_is_cached() -> None:
+    """Warn that machine code can't be cached."""
     warnings.warn(
-        f"The Numba engine compiles anew in every process: neither {Path(__file__).parent} nor the cache "
+        f"The Numba engine compiles again in every process: neither {Path(__file__).parent} nor the cache "
         "folder of this user can be written to. Set NUMBA_CACHE_DIR to a folder that can.",
         stacklevel=2,
     )
 
 
 class Threads:
-    """A few threads that work on a list of ranges. The result does not depend on who takes which range.
+    """A few threads that work on a list of ranges. Results do not depend on which thread takes which range.
 
     Parameters
     ----------
     count : int
-        How many, the calling thread among them; they begin when they are first needed.
+        How many, including the calling thread; the others start when they are first needed.
     """
 
     def __init__(self, count: int) -> None:
@@ -216,52 +220,53 @@ class Threads:
         Parameters
         ----------
         kernel : callable
-            A `Kernel`, or anything else that lets go of Python's lock. An error of it is raised here.
+            A `Kernel`, or another function that releases Python's lock. An error in it is raised here.
         ranges : list of (int, int)
             Beginnings and ends; no two ranges may write to the same memory.
         *args : Any
-            What comes before the range.
+            The arguments before the range.
         """
-        left = deque(ranges)
+        waiting = deque(ranges)
 
         def work() -> None:
             while True:
                 try:
-                    begin, end = left.popleft()
+                    begin, end = waiting.popleft()
                 except IndexError:
                     return
                 kernel(*args, begin, end)
 
-        helpers = min(self.count, len(ranges)) - 1
-        others = [self._executor().submit(work) for _ in range(helpers)]
+        n_helpers = min(self.count, len(ranges)) - 1
+        helpers = [self._executor().submit(work) for _ in range(n_helpers)]
         work()
-        for other in others:
-            other.result()
+        for helper in helpers:
+            helper.result()
 
     def _executor(self) -> ThreadPoolExecutor:
         """Return the threads of this process, started when first needed."""
-        if self._pool is None or self._process != os.getpid():  # threads do not come along into a fork
+        # Threads do not survive a fork: the child process starts its own.
+        if self._pool is None or self._process != os.getpid():
             self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="numba engine")
             self._process = os.getpid()
         return self._pool
 
 
 def cut(count: int, width: int = 1, multiple: int = 1) -> list[tuple[int, int]]:
-    """Split rows into ranges of about the same work, depending on the shape alone.
+    """Split rows into ranges of about the same work, depending only on the shape.
 
     Parameters
     ----------
     count : int
         How many rows, or columns, there are.
     width : int
-        Elements of each, or however many amount to the same work; 1 by default.
+        Elements of each, or the number of elements that take as much work; 1 by default.
     multiple : int
-        Of what the lengths of ranges are a multiple, but for the last; 1 by default.
+        The length of every range except the last is a multiple of this; 1 by default.
 
     Returns
     -------
     list of (int, int)
-        Beginnings and ends, in order; `GRAIN` elements each, or somewhat more.
+        Beginnings and ends, in order; each range has `GRAIN` elements or somewhat more.
     """
     units = max(1, -(-GRAIN // max(1, width * multiple)))
     step = units * multiple
@@ -274,7 +279,7 @@ def cut_tasks(work: np.ndarray) -> list[tuple[int, int]]:
     Parameters
     ----------
     work : (N,) whole numbers
-        How much work each task is, in elements; there is at least one task.
+        The work of each task, in elements; there is at least one task.
 
     Returns
     -------

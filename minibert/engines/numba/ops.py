@@ -1,18 +1,18 @@
-"""The engine in Numba: how far a compiler goes that reads the same Python.
+"""The engine in Numba: how fast the reference's Python becomes when a compiler reads it.
 
 The loops are in rows.py (one row at a time) and products.py (attention and matmul); jit.py compiles them and
-has the threads. Here each operation of the reference says which loop it is. NumPy keeps the large matmuls,
-whose library is as fast, and every array that is not float32 or float64, contiguous and writable: complex
-arrays above all fall through to the reference.
+runs them in threads. This file maps each operation of the reference to a loop. Large matmuls stay with NumPy,
+whose library is as fast. So does every array that is not float32 or float64, contiguous and writable: complex
+arrays, for example, fall through to the reference.
 
-Results do not depend on the number of threads: ranges of rows are cut by shape alone, and what is added up
-over rows is added up range by range in order. Large matmuls are cut in the same way, and the library
-multiplies each range in one thread (`engines.limited_threads`): its own threads would round differently.
+Results do not depend on the number of threads: ranges of rows depend on the shape alone, and sums over rows
+are added up range by range, in order. Large matmuls are split in the same way, and the library multiplies
+each range in one thread (`engines.limited_threads`): its own threads would round differently.
 """
 
 import math
 from collections import namedtuple
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,27 +24,38 @@ from minibert.engines.numba import products, rows as loops
 from minibert.engines.numba.jit import GRAIN, PRECISIONS, Threads, cut, cut_tasks, is_warm
 from minibert.model.ops import Ops
 
-COLUMNS = 64  # at least, in a range of columns: rows of 256 bytes are still read at full speed
-FEW, LONG = 128, 256  # rows up to which, and sums from which, our matmul is faster: see products.py
+COLUMNS = 64  # the fewest in a range of columns: rows of 256 bytes are still read at full speed
+FEW, LONG = 128, 256  # at most so many rows, and sums at least so long: our matmul is faster, see products.py
 BLOCK = 1 << 23  # multiply-adds that the library does in one call, a fraction of a millisecond
 
-# What is kept where it is not what the reference keeps.
+# What operations save for backward, where that differs from the reference.
 NumbaGeluSaved = namedtuple("NumbaGeluSaved", "slope")
 NumbaLayerNormSaved = namedtuple("NumbaLayerNormSaved", "x mean rstd gamma")
+# q itself is kept for its shape (T,A,D), which its flat memory in `given` does not have.
 NumbaAttentionSaved = namedtuple("NumbaAttentionSaved", "q given largest inverse")
 NumbaCrossEntropySaved = namedtuple("NumbaCrossEntropySaved", "logits labels largest inverse")
 NumbaDropoutSaved = namedtuple("NumbaDropoutSaved", "keys threshold scale")
-# Arguments of both kernels of attention, in their order.
+# The arguments that both kernels of attention begin with, after dy of backward; in their order.
 Given = namedtuple("Given", "q k v pitch borders causal keys threshold kept_scale scale")
 
 
+class HeadRows(NamedTuple):
+    """An array (T,A,D) as the kernels of attention take it: flat memory with a row for each token."""
+
+    memory: np.ndarray  # (..,), from the first element to the last
+    pitch: int  # elements from the beginning of a row to that of the next, at least A D
+    shape: tuple[int, ...]  # (T,A,D)
+    dtype: np.dtype
+
+
 class NumbaOps(Ops):
-    """Primitives and updates compiled by Numba, under the reference's own blocks; shapes are those of `Ops`.
+    """Primitives and updates compiled by Numba; blocks are the reference's, and shapes are those of `Ops`.
 
     Parameters
     ----------
     threads : int
-        They share the rows of an operation, and call the matrix library, which gets one thread a call.
+        How many threads share the rows of an operation. They also call the matrix library, which gets one
+        thread a call.
     """
 
     name = "numba"
@@ -55,7 +66,7 @@ class NumbaOps(Ops):
 
     @property
     def _details(self) -> str:
-        """Describe the threads, and whether the loops are compiled, for the sentence about the engine."""
+        """Describe the threads, and whether the loops are compiled yet, for the sentence about the engine."""
         details = f"{self._threads.count} thread"
         if self._threads.count > 1:
             details += "s"
@@ -122,8 +133,8 @@ class NumbaOps(Ops):
         Returns
         -------
         tuple of three arrays
-            Gradients of x (T,K), weight (K,N) and bias (N,). That of a weight which is a table transposed is
-            transposed as well: the table's gradient then lies row by row.
+            Gradients of x (T,K), weight (K,N) and bias (N,). If the weight is a transposed table, so is its
+            gradient: that of the table is then contiguous.
         """
         x, weight = saved.x, saved.weight
         if not (dy.ndim == 2 and _fit(dy) and len(dy) == len(x)):
@@ -152,7 +163,7 @@ class NumbaOps(Ops):
 
     # a (M,K)  b (K,N) -> (M,N)
     def _product(self, a: Array, b: Array) -> Array:
-        """Return a @ b by NumPy's library, range of rows by range."""
+        """Return a @ b by NumPy's library, one range of rows after another."""
         if not a.ndim == b.ndim == 2:
             return a @ b
         c = np.empty((len(a), b.shape[1]), np.result_type(a, b))
@@ -165,7 +176,7 @@ class NumbaOps(Ops):
         return c
 
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
-        """Return x Phi(x), as `Primitives.gelu` does; its slope, computed on the way, is kept.
+        """Return x Phi(x), as `Primitives.gelu` does; its slope, computed along the way, is kept.
 
         Parameters
         ----------
@@ -300,36 +311,35 @@ class NumbaOps(Ops):
         Parameters
         ----------
         q, k, v : (T,A,D) arrays
-            Queries, keys and values; those of a token may be parts of one longer row.
+            Queries, keys and values; those of one token may be parts of one longer row.
         cu_seqlens : (S+1,) integers
             Where sequences begin.
         causal : bool
-            Whether a token sees only itself and what stands before it.
+            Whether a token attends only to itself and the tokens before it.
         drop : Dropout or None
             The source of dropout on the probabilities; None, the default, for none.
         site : int
-            The dropout site, a number of this place in the network.
+            The dropout site: a number that identifies this place in the network.
 
         Returns
         -------
         tuple of (T,A,D) array and NumbaAttentionSaved
-            The result; the arguments, and of each softmax its largest score and one over its sum.
+            The result; the arguments, and for each softmax its largest score and one over its sum.
         """
-        memory: list[Any] = [_rows_of_heads(x) for x in (q, k, v)]
-        alike = all(rows is not None and rows[1:] == memory[0][1:] for rows in memory)
-        drops_all = drop is None or len(drop.rows) == len(q)
-        if not (alike and _cover(cu_seqlens, len(q)) and drops_all):
+        operands = _rows_of_heads(q, k, v)
+        dropout_covers_rows = drop is None or len(drop.rows) == len(q)
+        if not (operands and _cover(cu_seqlens, len(q)) and dropout_covers_rows):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
+        q_rows, k_rows, v_rows = operands
         T, A, D = q.shape
         real = q.dtype.type
         borders = np.array(cu_seqlens, np.int64)
         keys, threshold, kept_scale = _head_keys(drop, A, site, real)
-        (q_row, pitch, _), (k_row, *_), (v_row, *_) = memory
         given = Given(
-            q_row,
-            k_row,
-            v_row,
-            np.int64(pitch),
+            q_rows.memory,
+            k_rows.memory,
+            v_rows.memory,
+            np.int64(q_rows.pitch),
             borders,
             np.bool_(causal),
             keys,
@@ -389,7 +399,7 @@ class NumbaOps(Ops):
         Returns
         -------
         tuple of (N,) array and NumbaCrossEntropySaved
-            Losses in nats; the arguments, and of each softmax its largest score and one over its sum.
+            Losses in nats; the arguments, and for each softmax its largest score and one over its sum.
         """
         fit = _fit(logits) and len(labels) == len(logits)
         if not (fit and _within(labels, logits.shape[1])):
@@ -424,26 +434,26 @@ class NumbaOps(Ops):
         return dlogits
 
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
-        """Look up rows of a table by number, as `Primitives.embedding` does.
+        """Look up rows of a table by index, as `Primitives.embedding` does.
 
         Parameters
         ----------
         ids : (T,) integers
-            Row numbers.
+            Indices of rows.
         table : (V,H) array
             The table.
 
         Returns
         -------
         tuple of (T,H) array and EmbeddingSaved
-            The rows, and their numbers.
+            The rows, and their indices.
         """
         if not (table.ndim == 2 and _fit(table) and _within(ids, len(table))):
             return super().embedding(ids, table)
         y = np.empty((len(ids), table.shape[1]), table.dtype)
         rows = cut(*y.shape)
-        numbers = np.array(ids, np.int64)
-        self._threads.run(loops.gather, rows, table, numbers, y)
+        indices = np.array(ids, np.int64)
+        self._threads.run(loops.gather, rows, table, indices, y)
         return y, EmbeddingSaved(ids)
 
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
@@ -454,7 +464,7 @@ class NumbaOps(Ops):
         total : (V,H) array
             The table, changed in place.
         ids : (T,) integers
-            Row numbers, equal ones among them perhaps.
+            Indices of rows; an index may occur several times.
         rows : (T,H) array
             What to add.
 
@@ -468,18 +478,18 @@ class NumbaOps(Ops):
         if not (fit and _within(ids, len(total))):
             return super().scatter_add(total, ids, rows)
         columns = cut(total.shape[1], len(ids), COLUMNS)
-        numbers = np.array(ids, np.int64)
-        self._threads.run(loops.scatter_add, columns, total, numbers, rows)
+        indices = np.array(ids, np.int64)
+        self._threads.run(loops.scatter_add, columns, total, indices, rows)
         return total
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
-        """Drop, with multipliers drawn where they are needed, and again for backward; row keys are kept."""
+        """Apply dropout. Multipliers are drawn as they are needed, and again for backward from row keys."""
         if drop is None or not drop.rate:
             return x, None
         if not (x.ndim == 2 and _fit(x) and len(x) == len(drop.rows)):
             return super()._dropout(x, drop, site)
-        drawn = _drawn(drop.rows, drop.rate, site, x.dtype.type)
-        saved = NumbaDropoutSaved(*drawn)
+        source = _dropout_source(drop.rows, drop.rate, site, x.dtype.type)
+        saved = NumbaDropoutSaved(*source)
         return self._dropout_backward(x, saved), saved
 
     def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
@@ -522,7 +532,7 @@ class NumbaOps(Ops):
         decayed: np.ndarray,
         rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of AdamW in one sweep over the four buffers, as `Updates.adamw` does.
+        """Take one step of AdamW in one pass over the four buffers, as `Updates.adamw` does.
 
         Parameters
         ----------
@@ -535,7 +545,7 @@ class NumbaOps(Ops):
         decayed : (K,2) int64
             Ranges [begin, end) that have weight decay.
         rule : AdamRule
-            The numbers of this step.
+            The hyperparameters of this step.
 
         Returns
         -------
@@ -575,7 +585,7 @@ class NumbaOps(Ops):
 
 
 def _fit(*arrays: Any) -> bool:
-    """Return whether the loops take these: one precision, contiguous, writable, of NumPy."""
+    """Return whether the loops accept these: contiguous, writable NumPy arrays of one supported precision."""
     dtype = arrays[0].dtype
     if dtype not in PRECISIONS:
         return False
@@ -583,33 +593,48 @@ def _fit(*arrays: Any) -> bool:
 
 
 def _laid_out(dy: Array, like: Array) -> Array:
-    """Return a gradient as the loops take it, shaped like another array; copied where it is not."""
+    """Return a gradient as the loops accept it, with the shape and dtype of `like`; copied if need be."""
     if dy.shape == like.shape and dy.dtype == like.dtype and dy.flags.carray:
         return dy
     return np.array(np.broadcast_to(dy, like.shape), like.dtype, order="C")
 
 
-# x (T,A,D) -> memory (..,), pitch, what else has to agree
-def _rows_of_heads(x: Array) -> tuple[np.ndarray, int, Any] | None:
-    """Return the memory from the first number of x to its last, and how far apart its rows are there."""
-    pitch, odd = divmod(x.strides[0], x.itemsize)
+# arrays (T,A,D)
+def _rows_of_heads(*arrays: Array) -> list[HeadRows]:
+    """View arrays as flat memory; return an empty list where one can't be, or where they differ in layout."""
+    views = [_flat(x) for x in arrays]
+    usable = [view for view in views if view is not None and _alike(view, views[0])]
+    return usable if len(usable) == len(views) else []
+
+
+# x (T,A,D)
+def _flat(x: Array) -> HeadRows | None:
+    """View an array as flat memory; None where a row is not contiguous, or rows overlap."""
+    stride, remainder = divmod(x.strides[0], x.itemsize)
     row_size = x[0].size
-    if odd or pitch < row_size or not _fit(x[:1]):
+    if remainder or stride < row_size or not _fit(x[:1]):
         return None
-    size = (len(x) - 1) * pitch + row_size
+    size = (len(x) - 1) * stride + row_size
     memory = np.lib.stride_tricks.as_strided(x, (size,), (x.itemsize,))
-    return memory, pitch, (x.shape, x.dtype)
+    return HeadRows(memory, stride, x.shape, x.dtype)
 
 
-# -> (T,2)  threshold scale, numbers
-def _drawn(rows: Array, rate: float, site: int, real: Any) -> tuple[Array, Any, Any]:
+def _alike(rows: HeadRows, others: HeadRows | None) -> bool:
+    """Return whether two views have the same pitch, shape and dtype."""
+    if others is None:
+        return False
+    return rows.pitch == others.pitch and rows.shape == others.shape and rows.dtype == others.dtype
+
+
+# -> keys (T,2)  threshold scale, scalars
+def _dropout_source(rows: Array, rate: float, site: int, real: Any) -> tuple[Array, Any, Any]:
     """Return what the loops draw dropout from: keys, the draw below which to drop, the factor of the rest."""
     keys = random.fold(np, rows, *random.words(np, site))
     threshold = np.uint32(random.threshold(rate))
     return keys, threshold, real(random.kept_scale(rate))
 
 
-# -> (T,A,2), or (0,0,2) for no dropout  threshold scale, numbers
+# -> keys (T,A,2), or (0,0,2) for no dropout  threshold scale, scalars
 def _head_keys(
     drop: random.Dropout | None,
     A: int,
@@ -620,28 +645,28 @@ def _head_keys(
     if drop is None or not drop.attention_rate:
         nothing = np.empty((0, 0, 2), np.uint32)
         return nothing, np.uint32(0), real(1)
-    keys, threshold, scale = _drawn(drop.rows, drop.attention_rate, site, real)
+    keys, threshold, scale = _dropout_source(drop.rows, drop.attention_rate, site, real)
     heads = np.arange(A, dtype=np.uint32)
     return random.fold(np, keys[:, None], heads), threshold, scale
 
 
 def _within(ids: Array, count: int) -> bool:
-    """Return whether these are row numbers; NumPy handles anything else, and has its own error message."""
+    """Return whether all of these are indices of rows; NumPy handles others, with its own error message."""
     ids = np.asarray(ids)
     return not ids.size or (0 <= ids.min() and ids.max() < count)
 
 
 def _cover(cu_seqlens: np.ndarray, T: int) -> bool:
-    """Return whether these are borders of sequences that make up a batch of T rows."""
+    """Return whether these are the borders of non-empty sequences that make up a batch of T rows."""
     lengths = np.diff(cu_seqlens)
     return len(lengths) > 0 and cu_seqlens[0] == 0 and cu_seqlens[-1] == T and lengths.min() > 0
 
 
 def _step(ranges: list[tuple[int, int]]) -> int:
-    """Return the number of rows in a range, all but the last."""
+    """Return the number of rows in every range except the last."""
     return ranges[0][1] if ranges else 1
 
 
 def _tasks(borders: np.ndarray, A: int) -> list[tuple[int, int]]:
-    """Cut (sequence, head) into ranges of about as many scores each."""
+    """Split the pairs (sequence, head) into ranges with about the same number of scores."""
     return cut_tasks(np.repeat(np.diff(borders) ** 2, A))

@@ -1,9 +1,9 @@
 """The loops of the Numba engine that go row by row, each over rows `begin` to `end`.
 
-What the compiler needs to use the whole width of the processor, learnt by looking at what it made:
+What the compiler needs in order to vectorise them, learnt from the machine code that it produced:
 - loops count from zero over slices: with `x[begin + i]` it has to allow for negative indices, and gives up;
-- functions that are called in a loop are inlined by force, or the loop stays scalar;
-- a maximum of floats is taken of integers, because no rule about not-a-number stands in the way there;
+- functions called in a loop are inlined by force, or the loop stays scalar;
+- the maximum of floats is computed on integers, whose order has no rule about NaN that prevents vectors;
 - constants are float32 where that is exact: `0.5 * x` would be float64 whatever x is.
 """
 
@@ -28,14 +28,14 @@ TWO = np.float32(2)
 class Precision(NamedTuple):
     """The constants of one floating-point type."""
 
-    real: type
-    integer: type  # of the same width
-    bits: int  # of the fraction
-    ln2: tuple[float, float]  # ln 2 as a short number, whose multiples are exact, and the rest
-    lowest: float  # of the exponential: a little below, 2^n is no longer a normal number
-    highest: float  # and here infinite
-    powers: int  # of its Taylor series: |x| <= ln(2)/2 leaves 5e-9 and 4e-18
-    erfc_terms: int
+    real: type  # the NumPy type
+    integer: type  # the integer type of the same width
+    bits: int  # how many the fraction has
+    ln2: tuple[float, float]  # ln 2 in two parts: a short number, whose multiples are exact, and the rest
+    lowest: float  # least argument of the exponential: a little below it, 2^n is not a normal number
+    highest: float  # greatest argument: here the exponential is infinite
+    powers: int  # highest power of its Taylor series: for |x| <= ln(2)/2 the error is 5e-9, and 4e-18
+    erfc_terms: int  # how many terms of Weideman's series
 
 
 SINGLE = Precision(np.float32, np.int32, 23, (0.693359375, -2.12194440e-4), -88.03, 89.0, 7, TERMS_SINGLE)
@@ -50,9 +50,9 @@ def horner(x: Any, coefficients: Any) -> Any:
     Parameters
     ----------
     x : float
-        Where.
+        The argument.
     coefficients : tuple of floats
-        Those of the highest power to the constant.
+        From that of the highest power to the constant.
 
     Returns
     -------
@@ -66,26 +66,29 @@ def horner(x: Any, coefficients: Any) -> Any:
 
 
 def by_precision(make: Callable[[Precision], Any]) -> Any:
-    """Make a function of either precision, for the compiler to choose by its argument; a decorator.
+    """Build a function in both precisions; the compiler chooses one by the argument. A decorator.
 
     Parameters
     ----------
     make : callable
-        Makes the function for a `Precision`.
+        Takes a `Precision` and returns the function for it.
 
     Returns
     -------
     callable
-        What compiled code calls: float32 and arrays of it go to one function, all else to the other.
+        What compiled code calls. A float32, or an array of them, goes to the function in single precision,
+        anything else to that in double precision.
     """
-    single, double = make(SINGLE), make(DOUBLE)
+    single = make(SINGLE)
+    double = make(DOUBLE)
 
     def function(x: Any) -> Any:
         """Do nothing: compiled code calls one of the two precisions instead."""
 
     def choose(x: Any) -> Any:
-        made = single if getattr(x, "dtype", x) == types.float32 else double
-        return lambda x: made(x)
+        is_single = getattr(x, "dtype", x) == types.float32
+        chosen = single if is_single else double
+        return lambda x: chosen(x)
 
     overload(function, jit_options={"forceinline": True}, strict=False)(choose)
     return function
@@ -93,16 +96,16 @@ def by_precision(make: Callable[[Precision], Any]) -> Any:
 
 @by_precision
 def exp(precision: Precision) -> Any:
-    """Return e^x = 2^n e^r with n whole and r at most ln(2)/2 long; to one and a half units of last place.
+    """Make the function x -> e^x = 2^n e^r, with n whole and |r| <= ln(2)/2; error at most 1.5 ulp.
 
-    Infinite above the range of x, zero below. Adding and taking off 1.5 x 2^bits rounds to a whole number,
-    which then stands in the lowest bits of the sum; shifted up into the exponent these are 2^n. Not a number
-    stays so.
+    It is infinite above the range of x, zero below, and NaN for NaN. Adding 1.5 x 2^bits and subtracting it
+    again rounds to a whole number. The lowest bits of the sum hold that number; shifted up into the exponent,
+    they give 2^n.
 
     Parameters
     ----------
     precision : Precision
-        For which to make the function of x.
+        The precision to build the function for.
     """
     real = precision.real
     integer = precision.integer
@@ -130,12 +133,14 @@ def exp(precision: Precision) -> Any:
 
 @by_precision
 def normal(precision: Precision) -> Any:
-    """Return (P(X <= x), density at x) of the standard normal: Weideman's series, as in core/ops/erf.py.
+    """Make the function x -> (P(X <= x), density at x) of the standard normal distribution.
+
+    It is Weideman's series, as in core/ops/erf.py.
 
     Parameters
     ----------
     precision : Precision
-        For which to make the function of x.
+        The precision to build the function for.
     """
     real = precision.real
     shift, coefficients = series_coefficients(precision.erfc_terms)
@@ -159,12 +164,14 @@ def normal(precision: Precision) -> Any:
 
 @by_precision
 def normal_by_tanh(precision: Precision) -> Any:
-    """Return 1 / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3), and its derivative.
+    """Make the function x -> (c, dc/dx), c = 1/(1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3).
+
+    This is GELU's tanh form, as c = (1 + tanh u)/2. The tests of the gradient check cover the derivative.
 
     Parameters
     ----------
     precision : Precision
-        For which to make the function of x.
+        The precision to build the function for.
     """
     real = precision.real
     twice = real(2 * math.sqrt(2 / math.pi))
@@ -173,21 +180,26 @@ def normal_by_tanh(precision: Precision) -> Any:
 
     @inline
     def normal_by_tanh(x: Any) -> Any:
-        below = exp(-twice * (x + cubic * x * x * x))
-        cdf = ONE / (ONE + below)
-        return cdf, cdf * (ONE - cdf) * twice * (ONE + three_cubic * x * x)
+        exp_minus_2u = exp(-twice * (x + cubic * x * x * x))
+        cdf = ONE / (ONE + exp_minus_2u)
+        du = ONE + three_cubic * x * x  # du/dx without its factor sqrt(2/pi), which `twice` contains
+        slope = cdf * (ONE - cdf) * twice * du
+        return cdf, slope
 
     return normal_by_tanh
 
 
 @by_precision
 def highest(precision: Precision) -> Any:
-    """Return the largest of a row. With the fraction of negatives flipped, floats are ordered as integers.
+    """Make the function that returns the largest element of a row x (N,).
+
+    It compares the bits as integers, which have the order of the floats once the lower bits of negative
+    numbers are flipped.
 
     Parameters
     ----------
     precision : Precision
-        For which to make the function of a row x (N,).
+        The precision to build the function for.
     """
     real = precision.real
     integer = precision.integer
@@ -256,7 +268,7 @@ def total_of_exponentials(x: Any, shift: Any) -> Any:
     x : (N,) array
         The row.
     shift : float
-        Taken off first; with the largest of the row nothing overflows.
+        Subtracted first; if it is the largest of the row, nothing overflows.
 
     Returns
     -------
@@ -309,7 +321,7 @@ def add_bias(y: Rows, bias: Row, begin: int, end: int) -> None:
             row[j] += bias[j]
 
 
-# Over columns, like everything that adds up rows: each column has one thread and one order.
+# The range is one of columns, as in everything that adds up rows: one thread adds up a column, in order.
 # x (T,N) -> sums (N,)
 @kernel
 def column_sums(x: Rows, sums: Row, begin: int, end: int) -> None:
@@ -346,7 +358,8 @@ def add(total: Row, extra: Row, begin: int, end: int) -> None:
     begin, end : int
         The range of elements of this call.
     """
-    total, extra = total[begin:end], extra[begin:end]
+    total = total[begin:end]
+    extra = extra[begin:end]
     for i in range(total.size):
         total[i] += extra[i]
 
@@ -365,12 +378,14 @@ def multiply(x: Row, y: Row, product: Row, begin: int, end: int) -> None:
     begin, end : int
         The range of elements of this call.
     """
-    x, y, product = x[begin:end], y[begin:end], product[begin:end]
+    x = x[begin:end]
+    y = y[begin:end]
+    product = product[begin:end]
     for i in range(x.size):
         product[i] = x[i] * y[i]
 
 
-# GELU: y = x c(x), c the distribution function, and beside it the slope c + x c', all that backward needs.
+# GELU: y = x c(x) with the distribution function c, and its slope c + x c', all that backward needs.
 # x (N,) -> y slope (N,)
 @kernel
 def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> None:
@@ -379,9 +394,9 @@ def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> Non
     Parameters
     ----------
     x : (N,) array
-        Where.
+        The arguments.
     by_tanh : bool
-        Whether by the approximation with tanh, else by the exact distribution function.
+        Whether c is the approximation with tanh; otherwise it is exact.
     y : (N,) array
         Where x c(x) is written.
     slope : (N,) array
@@ -389,14 +404,20 @@ def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> Non
     begin, end : int
         The range of elements of this call.
     """
-    x, y, slope = x[begin:end], y[begin:end], slope[begin:end]
+    x = x[begin:end]
+    y = y[begin:end]
+    slope = slope[begin:end]
     for i in range(x.size):
-        cdf, density = normal_by_tanh(x[i]) if by_tanh else normal(x[i])
-        y[i] = x[i] * cdf
-        slope[i] = cdf + x[i] * density
+        x_i = x[i]
+        if by_tanh:
+            cdf, density = normal_by_tanh(x_i)
+        else:
+            cdf, density = normal(x_i)
+        y[i] = x_i * cdf
+        slope[i] = cdf + x_i * density
 
 
-# LayerNorm. Kept: x itself, and two numbers a row; the normalised row is made anew.
+# LayerNorm. Saved are x itself and two numbers a row, from which backward computes the normalised row again.
 # x (T,H)  gamma beta (H,) -> y (T,H)  mean rstd (T,)
 @kernel
 def layer_norm(
@@ -421,14 +442,16 @@ def layer_norm(
     """
     count = np.float32(x.shape[1])
     for t in range(begin, end):
-        row, out = x[t], y[t]
+        row = x[t]
+        out = y[t]
         centre = total(row) / count
         for j in range(row.size):
             out[j] = row[j] - centre
         scale = ONE / math.sqrt(dot(out, out) / count + eps)
         for j in range(row.size):
             out[j] = out[j] * scale * gamma[j] + beta[j]
-        mean[t], rstd[t] = centre, scale
+        mean[t] = centre
+        rstd[t] = scale
 
 
 # dx = rstd (g - mean(g) - x_hat mean(g x_hat)) with g = dy gamma, x_hat the normalised row.
@@ -451,31 +474,37 @@ def layer_norm_backward(
     gamma : (H,) array
         The scale.
     step : int
-        Rows in a range, all but the last: `begin // step` is the number of this one.
+        Rows in every range except the last: `begin // step` is the index of this range.
     dx : (T,H) array
         Where the gradient of x is written.
     dgamma, dbeta : (parts,H) arrays
-        Where the sums over this range are written, in its own row.
+        Where the sums over this range are written, in the row with its index.
     begin, end : int
         The range of rows of this call.
     """
     count = np.float32(x.shape[1])
-    along, across = dgamma[begin // step], dbeta[begin // step]
-    along[:], across[:] = ZERO, ZERO
+    part = begin // step
+    dgamma_sum = dgamma[part]
+    dbeta_sum = dbeta[part]
+    dgamma_sum[:] = ZERO
+    dbeta_sum[:] = ZERO
     x_hat = np.empty_like(gamma)
     for t in range(begin, end):
-        row, d, out = x[t], dy[t], dx[t]
+        row = x[t]
+        d = dy[t]
+        out = dx[t]
         for j in range(row.size):
             x_hat[j] = (row[j] - mean[t]) * rstd[t]
-            along[j] += d[j] * x_hat[j]
-            across[j] += d[j]
+            dgamma_sum[j] += d[j] * x_hat[j]
+            dbeta_sum[j] += d[j]
             out[j] = d[j] * gamma[j]
-        level, tilt = total(out) / count, dot(out, x_hat) / count
+        mean_g = total(out) / count
+        mean_g_x_hat = dot(out, x_hat) / count
         for j in range(row.size):
-            out[j] = rstd[t] * (out[j] - level - x_hat[j] * tilt)
+            out[j] = rstd[t] * (out[j] - mean_g - x_hat[j] * mean_g_x_hat)
 
 
-# Softmax and cross-entropy. Kept: the logits themselves, and two numbers a row.
+# Softmax and cross-entropy. Saved are the logits themselves and two numbers a row.
 # logits (N,K)  labels (N,) -> nll largest inverse (N,)
 @kernel
 def softmax_cross_entropy(
@@ -501,7 +530,8 @@ def softmax_cross_entropy(
         top = highest(row)
         exponentials = total_of_exponentials(row, top)
         nll[t] = math.log(exponentials) - (row[labels[t]] - top)
-        largest[t], inverse[t] = top, ONE / exponentials
+        largest[t] = top
+        inverse[t] = ONE / exponentials
 
 
 # dnll largest inverse (N,)  logits (N,K)  labels (N,) -> dlogits (N,K)
@@ -520,15 +550,19 @@ def softmax_cross_entropy_backward(
     labels : (N,) int64
         The right column of each row.
     largest, inverse : (N,) arrays
-        What the forward kept of each row.
+        What the forward pass saved for each row.
     dlogits : (N,K) array
         Where the gradient is written.
     begin, end : int
         The range of rows of this call.
     """
     for t in range(begin, end):
-        row, out, label = logits[t], dlogits[t], labels[t]
-        d, top, scale = dnll[t], largest[t], inverse[t]
+        row = logits[t]
+        out = dlogits[t]
+        label = labels[t]
+        d = dnll[t]
+        top = largest[t]
+        scale = inverse[t]
         for j in range(row.size):
             out[j] = exp(row[j] - top) * scale * d
         out[label] = (exp(row[label] - top) * scale - ONE) * d
@@ -544,19 +578,20 @@ def gather(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None:
     table : (V,H) array
         The table.
     ids : (T,) int64
-        Which of its rows.
+        Indices of its rows.
     rows : (T,H) array
-        Where they are written.
+        Where the copies are written.
     begin, end : int
         The range of ids of this call.
     """
     for t in range(begin, end):
-        row, out = table[ids[t]], rows[t]
+        row = table[ids[t]]
+        out = rows[t]
         for j in range(out.size):
             out[j] = row[j]
 
 
-# Over columns: every thread goes through all ids in their order, so equal ids always add up in that order.
+# The range is one of columns: every thread goes through all ids, so that equal ids add up in their order.
 # table (V,H)  ids (T,)  rows (T,H), added in place
 @kernel
 def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None:
@@ -567,19 +602,20 @@ def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None
     table : (V,H) array
         The table, written to.
     ids : (T,) int64
-        Row numbers, equal ones among them perhaps.
+        Indices of rows; an index may occur several times.
     rows : (T,H) array
         What to add.
     begin, end : int
         The range of columns of this call.
     """
     for t in range(ids.size):
-        row, to = rows[t][begin:end], table[ids[t]][begin:end]
+        row = rows[t][begin:end]
+        target = table[ids[t]][begin:end]
         for j in range(row.size):
-            to[j] += row[j]
+            target[j] += row[j]
 
 
-# Dropout: the bits of minibert/core/ops/random.py.
+# Dropout draws the same bits as minibert/core/ops/random.py.
 SPREAD = np.uint32(GOLDEN)
 ROUND_1 = np.uint32(FIRST)
 ROUND_2 = np.uint32(SECOND)
@@ -590,37 +626,40 @@ S16 = np.uint32(16)
 
 @inline
 def draws(key: Any, other: Any, pair: Any) -> Any:
-    """Draw twice 16 bits, for columns 2 pair and 2 pair + 1 of the row with this key.
+    """Draw 16 bits each for columns 2 pair and 2 pair + 1 of the row with this key.
 
     Parameters
     ----------
     key, other : uint32
         The two words of the row's key.
     pair : int
-        The number of the pair of columns.
+        The index of the pair of columns.
 
     Returns
     -------
     tuple of two uint32
-        The draw of the even column and that of the odd one, each below 65,536.
+        The draws for the even column and the odd one, each below 65,536.
     """
     x = np.uint32(key + np.uint32(pair) * SPREAD)
-    x = np.uint32(np.uint32((x ^ (x >> S16)) * ROUND_1) ^ other)
+    x = np.uint32((x ^ (x >> S16)) * ROUND_1)
+    x = np.uint32(x ^ other)
     x = np.uint32((x ^ (x >> S15)) * ROUND_2)
     x = np.uint32(x ^ (x >> S16))
-    return np.uint32(x & DRAW), np.uint32(x >> S16)
+    even = np.uint32(x & DRAW)
+    odd = np.uint32(x >> S16)
+    return even, odd
 
 
 @njit
 def drop(x: Any, y: Any, key: Any, other: Any, threshold: Any, scale: Any) -> None:
-    """Write into y x times the multipliers of one row: zero where the draw is below the threshold.
+    """Apply dropout to a row: y is `scale` times x, or zero where the draw is below the threshold.
 
     Parameters
     ----------
     x : (N,) array
         The row.
     y : (N,) array
-        Where the result is written; x itself, perhaps.
+        Where the result is written; may be x itself.
     key, other : uint32
         The two words of the row's key.
     threshold : uint32
@@ -628,19 +667,25 @@ def drop(x: Any, y: Any, key: Any, other: Any, threshold: Any, scale: Any) -> No
     scale : float
         The factor of what is kept, in the precision of x.
     """
-    for pair in range(x.size // 2):
+    pairs = x.size // 2
+    for pair in range(pairs):
+        i = 2 * pair
         even, odd = draws(key, other, pair)
-        y[2 * pair] = x[2 * pair] * (scale if even >= threshold else ZERO)
-        y[2 * pair + 1] = x[2 * pair + 1] * (scale if odd >= threshold else ZERO)
+        even_scale = scale if even >= threshold else ZERO
+        odd_scale = scale if odd >= threshold else ZERO
+        y[i] = x[i] * even_scale
+        y[i + 1] = x[i + 1] * odd_scale
     if x.size % 2:
-        even, odd = draws(key, other, x.size // 2)
-        y[x.size - 1] = x[x.size - 1] * (scale if even >= threshold else ZERO)
+        last = x.size - 1
+        even, _ = draws(key, other, pairs)
+        last_scale = scale if even >= threshold else ZERO
+        y[last] = x[last] * last_scale
 
 
 # x (T,N)  keys (T,2) -> y (T,N)
 @kernel
 def dropout(x: Rows, keys: Keys, threshold: Word, scale: Real, y: Rows, begin: int, end: int) -> None:
-    """Drop elements of rows.
+    """Apply dropout to rows.
 
     Parameters
     ----------
@@ -671,7 +716,7 @@ def sums_of_squares(x: Row, step: int, squares: Sums, begin: int, end: int) -> N
     x : (N,) array
         The numbers.
     step : int
-        Elements in a range, all but the last: `begin // step` is the number of this one.
+        Elements in every range except the last: `begin // step` is the index of this range.
     squares : (parts,) float64
         Where the sum of this range is written.
     begin, end : int
@@ -687,7 +732,7 @@ def adamw(
     beta1: Real, one_less_beta1: Real, beta2: Real, one_less_beta2: Real,
     m_scale: Real, v_scale: Real, eps: Real, decay: Real, lr: Real, begin: int, end: int,
 ) -> None:  # fmt: skip
-    """Take one step of AdamW, in one sweep over four buffers (Loshchilov & Hutter 2019).
+    """Take one step of AdamW, in one pass over four buffers (Loshchilov & Hutter 2019).
 
     Parameters
     ----------
@@ -698,11 +743,11 @@ def adamw(
     grads : (N,) array
         Gradients.
     clip : float
-        Their factor, applied first.
+        The factor of the gradients, applied first.
     beta1, one_less_beta1, beta2, one_less_beta2 : float
-        How much of a moment is kept, and how much of the gradient, or of its square, is added.
+        For each moment, the share of it that is kept, and the share of the gradient, or its square, added.
     m_scale, v_scale : float
-        What corrects the moments for their start at zero.
+        Factors that correct the moments for their start at zero.
     eps : float
         Added outside the square root.
     decay : float
@@ -712,7 +757,10 @@ def adamw(
     begin, end : int
         The range of elements of this call.
     """
-    params, m, v, grads = params[begin:end], m[begin:end], v[begin:end], grads[begin:end]
+    params = params[begin:end]
+    m = m[begin:end]
+    v = v[begin:end]
+    grads = grads[begin:end]
     for i in range(params.size):
         g = grads[i] * clip
         m[i] = beta1 * m[i] + one_less_beta1 * g

@@ -1,6 +1,6 @@
 """Compute a frozen BERT's vectors of words once, for all training on them (Table 7 of the paper).
 
-The vector of a word is that of its first piece, in the window in which the word is asked about.
+The vector of a word is that of its first piece, in the window in which the word is tagged.
 """
 
 import io
@@ -21,19 +21,19 @@ from minibert.core.batch import Batch, Feature
 from minibert.finetuning.frozen.features import TOKEN_BUDGET, write_header
 from minibert.tasks.batches import Done, lengths, nothing, token_budget_batches
 from minibert.tasks.tagging import NO_PIECE
-from minibert.training.runlog import Progress, say
+from minibert.training.runlog import Progress, info_if
 
-MOST_MEMORY = 1 << 30  # bytes; more goes to the disk
-FILE = "layer-{:02d}.npy"  # of a hidden state, by its number
-CHECKSUMS = "crc32.json"  # of the files there
+MOST_MEMORY = 1 << 30  # most bytes to hold in memory; more go to the disk
+FILE = "layer-{:02d}.npy"  # file of a hidden state, by its index
+CHECKSUMS = "crc32.json"  # file with the checksums of these files
 
 
 class Combination(NamedTuple):
     """A row of Table 7."""
 
-    title: str  # as there
-    layers: str | tuple[int, ...]  # as `layer_numbers` takes them
-    mixed: bool = False  # by learnt weights; else side by side
+    title: str  # as in the table
+    layers: str | tuple[int, ...]  # an argument for `layer_numbers`
+    mixed: bool = False  # whether learnt weights mix the layers; otherwise they are side by side
 
 
 COMBINATIONS = {
@@ -49,11 +49,11 @@ COMBINATIONS = {
 class Layers(NamedTuple):
     """The hidden states that a tagger reads."""
 
-    numbers: tuple[int, ...]
-    mixed: bool  # by learnt weights; else side by side
+    numbers: tuple[int, ...]  # indices of the hidden states
+    mixed: bool  # whether learnt weights mix them; otherwise they are side by side
 
     def shape(self, H: int) -> tuple[int, int]:
-        """Return `inputs` and `mixed` of the tagger's configuration.
+        """Return `inputs` and `mixed` for the configuration of the tagger.
 
         Parameters
         ----------
@@ -66,14 +66,14 @@ class Layers(NamedTuple):
 
 
 def layers_of(name: str, count: int) -> Layers:
-    """Return the hidden states that a combination takes of a model.
+    """Return the hidden states of a model that a combination reads.
 
     Parameters
     ----------
     name : str
         One of `COMBINATIONS`.
     count : int
-        Layers of the model.
+        Number of the model's layers.
 
     Returns
     -------
@@ -107,16 +107,16 @@ class WordVectors:
     Attributes
     ----------
     layers : mapping of int to (T,H)
-        By number of the hidden state.
+        Vectors by the index of the hidden state.
     bounds : (S+1,)
-        Sentence s is words bounds[s]:bounds[s+1].
+        Sentence s has the words bounds[s]:bounds[s+1].
     seen : (T,) bool
         False for a word without pieces, whose vectors are those of [CLS].
     """
 
-    layers: Mapping[int, np.ndarray]  # by number, (T,H) each
-    bounds: np.ndarray  # (S+1,) sentence s is words bounds[s]:bounds[s+1]
-    seen: np.ndarray  # (T,) bool, False for a word without pieces, whose vectors are those of [CLS]
+    layers: Mapping[int, np.ndarray]
+    bounds: np.ndarray
+    seen: np.ndarray
 
     def sentence(self, number: int, numbers: Sequence[int], mixed: bool) -> np.ndarray:
         """Return some layers of a sentence of n words.
@@ -124,16 +124,16 @@ class WordVectors:
         Parameters
         ----------
         number : int
-            Number of the sentence.
+            Index of the sentence.
         numbers : sequence of int
-            N hidden states.
+            Indices of N hidden states.
         mixed : bool
-            Whether they are to be mixed.
+            Whether the tagger mixes the layers.
 
         Returns
         -------
         (n,N H)
-            Side by side; or (N,n,H), to be mixed.
+            Layers side by side; or (N,n,H) for a tagger that mixes them.
         """
         words = slice(*self.bounds[number : number + 2])
         parts = [self.layers[layer][words] for layer in numbers]
@@ -148,7 +148,7 @@ def word_vectors(
     layers: Mapping[int, np.ndarray] | None = None,
     done: Done = nothing,
 ) -> WordVectors:
-    """Run the encoder over windows and keep some hidden states at the first piece of every word.
+    """Run the encoder over windows, and keep some hidden states at the first piece of every word.
 
     Parameters
     ----------
@@ -159,11 +159,11 @@ def word_vectors(
     bounds : (S+1,)
         Where the sentences begin among the words.
     numbers : sequence of int
-        Which hidden states.
+        Indices of the hidden states.
     layers : mapping of int to (T,H), optional
-        Arrays to fill; new ones when left out.
+        Arrays to fill; by default new ones.
     done : callable
-        Called with how many tokens more are done.
+        Called with the number of tokens after each batch.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def stored_vectors(
     folder: Path,
     done: Done = nothing,
 ) -> WordVectors:
-    """Compute `word_vectors` into a `.npy` for each layer, in a folder that appears when all is there.
+    """Compute `word_vectors` into a `.npy` file for each layer, in a folder that appears when complete.
 
     Parameters
     ----------
@@ -205,23 +205,23 @@ def stored_vectors(
     features : sequence of Feature
         As for `word_vectors`.
     bounds : (S+1,)
-        Likewise.
+        As for `word_vectors`.
     numbers : sequence of int
-        Likewise.
+        As for `word_vectors`.
     folder : Path
-        For the files. One that is there is taken.
+        Folder for the files. If it exists, its files are used.
     done : callable
-        Called with how many tokens more are done.
+        Called with the number of tokens after each batch.
 
     Returns
     -------
     WordVectors
-        Of arrays that are read from the files as they are needed.
+        Its arrays are read from the files as they are needed.
 
     Raises
     ------
     InputError
-        When the folder is of other data or another model, or was altered.
+        When the folder belongs to other data or another model, or was altered.
     """
     shape = (int(bounds[-1]), model.config.H)
     dtype = model.params.flat.dtype
@@ -239,7 +239,7 @@ def stored_vectors(
 
     if not folder.exists():
         write_folder_atomically(folder, fill)
-    elif (folder / CHECKSUMS).exists():  # folders that were begun earlier have none
+    elif (folder / CHECKSUMS).exists():  # folders of early versions have none
         checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
         require_intact(folder, {name: checksums.get(name, -1) for name in files})
     layers = {}
@@ -256,22 +256,22 @@ def activations(
     folder: Path,
     show: bool = True,
 ) -> list[WordVectors]:
-    """Compute the vectors of several lists of sentences, in memory up to `MOST_MEMORY`, else in the folder.
+    """Compute the vectors for several lists of sentences, in memory up to `MOST_MEMORY`, else in the folder.
 
     Parameters
     ----------
     model : Bert
         The encoder.
     parts : sequence
-        Of each list its windows, as for `word_vectors`.
+        The windows of each list, see `word_vectors`.
     bounds : sequence of (S+1,)
-        Of each list where its sentences begin among the words.
+        For each list, where its sentences begin among the words.
     numbers : sequence of int
-        Which hidden states.
+        Indices of the hidden states.
     folder : Path
-        For what does not fit into memory.
+        Folder for vectors that do not fit into memory.
     show : bool, default True
-        Say how much it is, and show progress.
+        Whether to say how large they are, and to show progress.
 
     Returns
     -------
@@ -281,10 +281,9 @@ def activations(
     words = sum(int(ends[-1]) for ends in bounds)
     size = words * H * len(numbers) * model.params.flat.itemsize
     is_stored = size > MOST_MEMORY
-    if show:
-        what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
-        place = f"in {folder}" if is_stored else "in memory"
-        say(f"{what}: {size / 1e6:,.0f} MB {place}.")
+    what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
+    place = f"in {folder}" if is_stored else "in memory"
+    info_if(show)(f"{what}: {size / 1e6:,.0f} MB {place}.")
     tokens = sum(int(lengths(part).sum()) for part in parts)
     vectors = []
     with Progress(tokens, "tokens", show) as progress:
@@ -299,13 +298,13 @@ def activations(
 
 # -> (T,) bool
 def _seen(features: Sequence[Feature]) -> np.ndarray:
-    """Return whether each word that is asked about has a piece."""
+    """Return whether each word to tag has a piece."""
     seen = [feature.rows != NO_PIECE for feature in features]
     return np.concatenate([np.empty(0, bool), *seen])
 
 
 def _new_file(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> Any:
-    """Make an array in a file that has its place on the disk: a full disk would end the process later."""
+    """Make an array in a file, with its space reserved: a full disk would kill the process later."""
     array = np.lib.format.open_memmap(file, "w+", dtype, shape)
     if hasattr(os, "posix_fallocate"):
         with open(file, "r+b") as raw:
@@ -314,14 +313,14 @@ def _new_file(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> Any
 
 
 def _mapped(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> np.ndarray:
-    """Return the array in a file of `_new_file`, of whose header there is one only: none has to be parsed."""
+    """Return the array in a file of `_new_file`, whose header is known beforehand and not parsed."""
     header = io.BytesIO()
     begin = write_header(header, shape, dtype)
     try:
         with open_file(file) as raw:
             if raw.read(begin) == header.getvalue():
                 return np.memmap(file, dtype, "r", begin, shape)
-    except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
+    except (OSError, ValueError) as error:  # NumPy raises a ValueError if the file is too short
         raise InputError(f"{file} can't be read ({error}); remove '{file.parent}'.") from error
     other = f"{file} does not hold {dtype} {shape}"
     raise InputError(f"{other}: it is damaged, or from other data or another model; remove '{file.parent}'.")

@@ -1,4 +1,4 @@
-"""A tagger of LSTMs together with its frozen BERT, on disk and in use."""
+"""A tagger of LSTMs with its frozen BERT: how it is stored, loaded and used."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,16 +29,16 @@ from minibert.tasks.task import Labels, Task
 from minibert.tokenizer import Tokenizer
 
 WEIGHTS_FILE = "tagger.safetensors"
-WORD_BUDGET = 2048  # of a batch
+WORD_BUDGET = 2048  # most words in a batch
 
 
 @dataclass(frozen=True)
 class TaggerFile(Stored):
-    """What `tagger.json` says about the tagger beside it."""
+    """What `tagger.json` says about the tagger in its folder."""
 
     columns: tuple[tuple[str, str], ...]
     combination: str
-    config: dict  # type: ignore[type-arg]  # of the LSTMs
+    config: dict  # type: ignore[type-arg]  # configuration of the LSTMs
 
     FILE = TAGGER_FILE
     ADVICE = "train the tagger again"
@@ -64,9 +64,9 @@ def save_tagger(folder: Path, params: BilstmParameters) -> None:
     Parameters
     ----------
     folder : Path
-        It is made where there is none.
+        Where to write; made if it does not exist.
     params : BilstmParameters
-        The weights, written in float32.
+        The weights, which are written in float32.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: np.ascontiguousarray(value, "<f4") for name, value in params.items()}
@@ -79,9 +79,9 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     Parameters
     ----------
     folder : Path
-        With `tagger.safetensors`.
+        Folder with `tagger.safetensors`.
     config : BilstmConfig
-        The tagger's shape.
+        Shape of the tagger.
 
     Returns
     -------
@@ -90,12 +90,12 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     Raises
     ------
     InputError
-        When the file is missing, damaged, or of another shape.
+        When the file is missing, damaged, or has other shapes.
     """
     path = folder / WEIGHTS_FILE
     tensors, _ = read_tensors(path)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    fits = config.depth <= len(shapes)  # a deeper one is not even listed
+    fits = config.depth <= len(shapes)  # otherwise its table, perhaps a huge one, is not even made
     if fits:
         fits = shapes == {entry.name: entry.shape for entry in bilstm.parameter_table(config)}
     if not fits:
@@ -124,9 +124,9 @@ def scores_of(
     params : BilstmParameters
         Parameters of the LSTMs.
     vectors : WordVectors
-        T words of S sentences.
+        Vectors of T words.
     layers : Layers
-        Which hidden states the tagger reads.
+        The hidden states that the tagger reads.
 
     Returns
     -------
@@ -136,13 +136,13 @@ def scores_of(
     tree = runtime_of(ops).to_device(params.tree)
     scores = np.empty((int(bounds[-1]), params.config.outputs), params.flat.dtype)
     with_words = np.flatnonzero(np.diff(bounds))
-    for places in token_budget_batches(np.diff(bounds)[with_words], WORD_BUDGET):
-        sentences = with_words[places].tolist()
-        inputs = [vectors.sentence(number, *layers) for number in sentences]
+    for chosen in token_budget_batches(np.diff(bounds)[with_words], WORD_BUDGET):
+        sentences = with_words[chosen].tolist()
+        inputs = [vectors.sentence(index, *layers) for index in sentences]
         batch = VectorBatch.pack_vectors(inputs, [None] * len(inputs))
         by_sentence = batch_scores(ops, params.config, tree, batch)
-        for number, rows in zip(sentences, by_sentence, strict=True):
-            scores[bounds[number] : bounds[number + 1]] = rows
+        for index, rows in zip(sentences, by_sentence, strict=True):
+            scores[bounds[index] : bounds[index + 1]] = rows
     return scores
 
 
@@ -153,23 +153,23 @@ def batch_scores(
     params: Params,
     batch: VectorBatch,
 ) -> list[np.ndarray]:
-    """Return the scores of every sequence of a batch by itself; no dropout.
+    """Return the scores for every sentence of a batch separately, without dropout.
 
     Parameters
     ----------
     ops : Ops
         The engine.
     config : BilstmConfig
-        The tagger's shape.
+        Shape of the tagger.
     params : dict
-        Its parameters, as a tree.
+        Parameters of the tagger, as a tree.
     batch : VectorBatch
         Batch of sentences.
 
     Returns
     -------
     list of (n,K)
-        One for each sentence of n words.
+        One array for each sentence of n words.
     """
     runtime = runtime_of(ops)
     scores = runtime.call(ops, bilstm.scores_of, (config,), params, runtime.prepare(batch))
@@ -178,22 +178,22 @@ def batch_scores(
 
 
 class Asked(list[Feature]):
-    """Windows, and the sentences whose words they ask about: the LSTMs read sentence by sentence."""
+    """Windows, with the bounds of the sentences whose words they ask about: LSTMs read whole sentences."""
 
     bounds: np.ndarray  # (S+1,)
 
 
 @dataclass(frozen=True)
 class FeatureTagger:
-    """A finished feature-based tagger; it is asked as a fine-tuned model is, `models.Finetuned`."""
+    """A finished feature-based tagger, with the interface of a fine-tuned model, `models.Finetuned`."""
 
-    folder: Path  # that it is from
+    folder: Path  # where it was loaded from
     task: Task
     labels: Labels
     max_length: int
     tokenizer: Tokenizer
     model: Bert  # the frozen encoder
-    params: BilstmParameters  # of the LSTMs
+    params: BilstmParameters  # parameters of the LSTMs
     layers: Layers
 
     tuned: ClassVar[dict[str, float]] = {}
@@ -214,11 +214,11 @@ class FeatureTagger:
         folder : str or Path
             Folder of the run.
         engine : str, default "auto"
-            What computes, as of `Bert.from_pretrained`.
+            The engine, see `Bert.from_pretrained`.
         threads : int, optional
-            With how many threads.
+            Number of threads.
         dtype : str, default "float32"
-            The precision of the products.
+            Precision of matrix products.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class FeatureTagger:
         Raises
         ------
         InputError
-            When the folder holds none that is whole.
+            When the folder does not hold a complete tagger.
         """
         folder = Path(folder)
         stored = TaggerFile.load(folder)
@@ -238,8 +238,8 @@ class FeatureTagger:
         shape = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs
         try:
             layers = layers_of(stored.combination, config.L)
-        except InputError:  # of more layers than there are
-            layers = Layers((), False)
+        except InputError:  # the BERT has too few layers
+            layers = Layers((), False)  # fits no shape, so that the next error is raised
         if shape != (*layers.shape(config.H), len(stored.labels)):
             raise InputError(f"{folder / TAGGER_FILE} is of a tagger on another BERT; {stored.ADVICE}.")
         task = registry.create(stored.task, dict(stored.columns))
@@ -253,7 +253,7 @@ class FeatureTagger:
 
     @property
     def head(self) -> Head:
-        """Return the kind and number of its outputs, as a head of a fine-tuned model."""
+        """Return the head that a fine-tuned model with the same outputs would have."""
         return Head("tag", len(self.labels))
 
     @property
@@ -280,20 +280,24 @@ class FeatureTagger:
         Parameters
         ----------
         features : Asked
-            As `features` makes them.
+            Windows that the method `features` made.
         budget : int
-            For other models; not used.
+            Not used; `Finetuned.outputs` has it.
         done : callable
-            Called with how many tokens more are done.
+            Called with the number of tokens after each batch.
 
         Returns
         -------
         list of (n,K)
-            One for each window that asks about n words.
+            One array for each window that asks about n words.
         """
         numbers = self.layers.numbers
         vectors = word_vectors(self.model, features, features.bounds, numbers, done=done)
         scores = scores_of(self.ops, self.params, vectors, self.layers)
-        counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
+        counts = []
+        for feature in features:
+            n_words = 0 if feature.rows is None else len(feature.rows)
+            counts.append(n_words)
         ends = np.cumsum(counts, dtype=np.int64)
-        return np.split(scores, ends)[:-1]
+        *by_window, _ = np.split(scores, ends)
+        return by_window

@@ -1,8 +1,9 @@
 """Compute a BERT's vectors of tokens or of whole texts, from any layers.
 
-    texts -> pieces -> batches of neighbours in length -> hidden states -> pool -> vectors in order
+    texts -> pieces -> batches of similar length -> hidden states -> pool -> vectors in order
 
-Texts are read one after another and vectors written in chunks: a corpus of any length needs little memory.
+Texts are read one after another, and vectors are written in chunks: a corpus of any length needs little
+memory.
 """
 
 import json
@@ -23,56 +24,60 @@ from minibert.ask.inference import (
     layer_numbers,
     prompt_tokens_of,
     unit_rows,
+    warn_of_cut_texts,
     with_prompt,
 )
-from minibert.base.errors import InputError, warn
+from minibert.base.errors import InputError
 from minibert.base.files import write_atomically
+from minibert.base.paths import path_of
 from minibert.core.batch import Batch, Sequence
 from minibert.model.pools import POOLS
 from minibert.tasks.batches import token_budget_batches
 from minibert.tokenizer.written import WrittenTokens
 
 FORMATS = (".npy", ".jsonl")
-TEXTS_AT_ONCE = 64  # tokenised together
-CHUNK_TOKENS = 1 << 16  # sorted by length together, fewer where their vectors would take more than
-CHUNK_BYTES = 1 << 27
-TOKEN_BUDGET = 4096  # of a batch
+TEXTS_AT_ONCE = 64  # number of texts to tokenise together
+CHUNK_TOKENS = 1 << 16  # most tokens to sort by length together
+CHUNK_BYTES = 1 << 27  # most memory for their vectors
+TOKEN_BUDGET = 4096  # most tokens in a batch
 Texts = str | bytes | tuple[str | bytes, str | bytes]  # a pair is read as one sequence
 
 
 @dataclass
 class Extractor:
-    """Vectors of texts, by one model.
+    """Turns texts into vectors with one model.
 
     Parameters
     ----------
     model : Bert
-        Whose hidden states they are.
+        The model.
     layers : str, int or sequence of int, default -1
-        Which hidden states, side by side in this order: their numbers (0 what leaves the embeddings, 1 to L
-        the layers, negative ones from the end), in a list or with commas between; "all", the layers 1 to L;
-        "embeddings", number 0.
+        The hidden states to put side by side, in this order. They are given by index (0 for the output of the
+        embeddings, 1 to L for the layers, negative indices from the end), in a list or separated by commas;
+        "all" means the layers 1 to L, "embeddings" index 0.
     pool : str, optional
-        What of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"),
-        their largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to
-        right of the last token), or every token ("none"). None: of the last layer what a folder of
-        sentence-transformers makes of it, where the model is from one, and the mean otherwise.
+        How to make one vector of a text: that of [CLS] ("cls"), the mean of all its tokens, with [CLS] and
+        [SEP] ("mean"), their maximum ("max"), the output of the pooler ("pooled"; only for the last layer,
+        and for the last token of a model that reads left to right), or one vector for each token ("none"). By
+        default it is the mean; but for the last layer of a model from a folder of sentence-transformers, it
+        is what that folder says.
     max_length : int, optional
-        Longer texts lose their end. None: as such a folder says, or the model's positions.
+        Most tokens of a text; longer ones lose their end. By default what such a folder says, or the number
+        of positions of the model.
     normalize : bool, default False
-        Make each vector of length 1, so that a product of two is their cosine.
+        Whether to scale each vector to length 1, so that the product of two is their cosine.
 
     Attributes
     ----------
     numbers : tuple of int
-        Numbers of the hidden states.
+        Indices of the hidden states.
     cut : int
         How many texts have lost their end so far.
 
     Raises
     ------
     InputError
-        When there is no such layer or pool, no vocabulary, or no room for sequences so long.
+        When there is no such layer or pool, no vocabulary, or `max_length` does not fit the model.
     """
 
     model: Bert
@@ -115,36 +120,36 @@ class Extractor:
 
     @property
     def width(self) -> int:
-        """Return how many numbers a vector has."""
+        """Return the length of a vector."""
         if self._modules is not None:
             return self._modules.width(self.model.config.H)
         return len(self.numbers) * self.model.config.H
 
     def stream(self, texts: Iterable[Texts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the pieces and the vector of each text, in their order.
+        """Yield the pieces and the vector of each text, in order.
 
         Parameters
         ----------
         texts : iterable
-            Strings, or pairs of them, read some at a time.
+            Strings, or pairs of them; a few are read at a time.
 
         Yields
         ------
         ids : (n,) int32
         vector : (width,)
-            With pool "none" (n,width).
+            With pool "none", (n,width).
         """
         for chunk in self._chunks(texts):
             lengths = np.array([len(sequence.input_ids) for sequence in chunk])
-            vectors: dict[int, np.ndarray] = {}  # by the number of the text in the chunk
-            for numbers in token_budget_batches(lengths, TOKEN_BUDGET):
-                batch = Batch.pack([chunk[number] for number in numbers])
-                vectors |= zip(numbers.tolist(), self._pooled(batch), strict=True)
-            for number, sequence in enumerate(chunk):
-                yield sequence.input_ids, vectors[number]
+            vectors: dict[int, np.ndarray] = {}  # by the index of the text in the chunk
+            for indices in token_budget_batches(lengths, TOKEN_BUDGET):
+                batch = Batch.pack([chunk[index] for index in indices])
+                vectors |= zip(indices.tolist(), self._pooled(batch), strict=True)
+            for index, sequence in enumerate(chunk):
+                yield sequence.input_ids, vectors[index]
 
     def _chunks(self, texts: Iterable[Texts]) -> Iterator[list[Sequence]]:
-        """Yield lists of texts as sequences, as many as are sorted by length together."""
+        """Yield lists of texts as sequences, each as long as can be sorted by length at once."""
         size = 4 * self.width if self.pool == "none" else 1
         most = min(CHUNK_TOKENS, max(TOKEN_BUDGET, CHUNK_BYTES // size))
         chunk: list[Sequence] = []
@@ -167,7 +172,7 @@ class Extractor:
         written.warn()
 
     def _encoded(self, texts: list[Texts]) -> Any:
-        """Return the encodings of some texts, with the prompt in front if the model has one."""
+        """Return the encodings of some texts, with the prompt before them if the model has one."""
         pairs = [text for text in texts if isinstance(text, tuple)]
         if pairs and len(pairs) < len(texts):
             raise InputError("Some texts are pairs and others are not; give a second one to all or none.")
@@ -181,7 +186,7 @@ class Extractor:
 
     # -> S of (width,) or (n,width)
     def _pooled(self, batch: Batch) -> list[np.ndarray]:
-        """Compute hidden states of every sequence side by side, pooled; each an array of its own."""
+        """Compute the pooled hidden states of every sequence, layers side by side, as separate arrays."""
         states = np.concatenate(self.model.hidden_states(batch, self.numbers), axis=-1)
         borders = batch.cu_seqlens
         if self.pool == "none":
@@ -194,48 +199,49 @@ class Extractor:
         pooled = None
         if self.pool == "pooled":
             model = self.model
-            read = batch.last_rows if model.config.is_decoder else batch.first_rows  # as classifiers do
+            read = batch.last_rows if model.config.is_decoder else batch.first_rows  # as for classifiers
             output, _ = model.ops.pooler(states, read, model.params.tree["pooler"])
             pooled = np.asarray(output)
         return list(Encoded([states], None, pooled, borders).vectors(self.pool, self.normalize))
 
 
 def _as_text(text: Texts) -> Any:
-    """Return a text, or both of a pair, as strings."""
+    """Return a text, or both texts of a pair, as strings."""
     if isinstance(text, tuple):
         return tuple(map(_as_text, text))
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
-    """Write vectors of texts to a file, which appears when all are there.
+    """Write vectors of texts to a file, which appears when it is complete.
 
     Parameters
     ----------
     extractor : Extractor
-        What makes the vectors.
+        Makes the vectors.
     texts : iterable
-        Strings, or pairs of them, read once.
+        Strings, or pairs of them; read once.
     out : str or Path
-        A `.npy`, one array with a row for each text; with pool "none" one for each token, and beside it
-        NAME.cu_seqlens.npy (S+1,): text s is rows cu_seqlens[s]:cu_seqlens[s+1]. Or a `.jsonl`, a line for
-        each text: {"vector": [...]}, or {"tokens": [...], "vectors": [[...], ...]}.
+        The file. A `.npy` holds one array with a row for each text. With pool "none" it has a row for each
+        token, and NAME.cu_seqlens.npy (S+1,) next to it says that text s has the rows
+        cu_seqlens[s]:cu_seqlens[s+1]. A `.jsonl` has a line for each text: {"vector": [...]}, or
+        {"tokens": [...], "vectors": [[...], ...]}.
 
     Returns
     -------
     dict of str to int
-        How many `texts`, `tokens` and numbers in a vector (`width`) there are, and how many texts were `cut`.
+        The numbers of `texts` and `tokens`, the length of a vector (`width`), and how many texts were `cut`.
 
     Raises
     ------
     InputError
-        When the file is to be of another kind.
+        When the file has another suffix.
     RunError
         When the disk is full; nothing is left behind.
     """
-    out = Path(out)
+    out = path_of(out, "out")
     check_format(out)
-    lengths = array("q")  # of texts: eight bytes for each are all that grows with them
+    lengths = array("q")  # of the texts; only this grows with their number, by eight bytes each
 
     def counted() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for ids, vector in extractor.stream(texts):
@@ -246,7 +252,7 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
         if out.suffix == ".npy":
             rows = (vector for _, vector in counted())
             _write_rows(path, rows, (extractor.width,), extractor.model.params.flat.dtype)
-            borders_file(out).unlink(missing_ok=True)  # of the rows that these replace
+            borders_file(out).unlink(missing_ok=True)  # it belonged to the file that is replaced
         else:
             vocab = extractor.tokenizer.vocab
             with open(path, "w", encoding="utf-8", newline="\n") as file:
@@ -257,8 +263,7 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
         ends = np.cumsum(np.array(lengths, np.int64))
         borders = np.concatenate([[0], ends])
         write_atomically(borders_file(out), lambda path: _write_rows(path, [borders], (), borders.dtype))
-    if extractor.cut:
-        warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces; their ends were cut.")
+    warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
     return {
         "texts": len(lengths),
         "tokens": sum(lengths),
@@ -268,7 +273,7 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
 
 
 def check_format(out: Path) -> None:
-    """Check that features can be written as such a file.
+    """Check that features can be written to a file.
 
     Parameters
     ----------
@@ -278,7 +283,7 @@ def check_format(out: Path) -> None:
     Raises
     ------
     InputError
-        When its suffix is another one, or it is a folder.
+        When it has another suffix, or is a folder.
     """
     if out.suffix not in FORMATS:
         raise InputError(
@@ -294,7 +299,7 @@ def borders_file(out: Path) -> Path:
     Parameters
     ----------
     out : Path
-        A `.npy`.
+        A `.npy` file.
     """
     return out.with_suffix(".cu_seqlens.npy")
 
@@ -305,35 +310,35 @@ def _write_rows(
     shape: tuple[int, ...],
     dtype: Any,
 ) -> None:
-    """Write an array some rows of a shape at a time: how many there are is written at the end.
+    """Write an array a few rows at a time; their number goes into the header at the end.
 
-    Not by `tofile`, nor by `np.save`, which calls it: a disk that is full goes unnoticed there.
+    `tofile`, and `np.save`, which calls it, would not notice a full disk.
     """
     with open(path, "wb") as file:
         begin = write_header(file, (0, *shape), dtype)
-        for some in rows:
-            file.write(some.astype(dtype, copy=False).tobytes())
+        for part in rows:
+            file.write(part.astype(dtype, copy=False).tobytes())
         count = (file.tell() - begin) // (math.prod(shape) * dtype.itemsize)
         file.seek(0)
         write_header(file, (count, *shape), dtype)
 
 
 def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:
-    """Write a header of `.npy` with room for any number of rows.
+    """Write the header of a `.npy` file; its length does not depend on the number of rows.
 
     Parameters
     ----------
     file : binary file
-        At its beginning.
+        Open at its beginning.
     shape : tuple of int
         Shape of the array.
     dtype : dtype
-        Likewise.
+        Data type of the array.
 
     Returns
     -------
     int
-        Where the data begins.
+        Where the data begin.
     """
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
@@ -349,7 +354,7 @@ def _line(ids: np.ndarray, vector: np.ndarray, vocab: abc.Sequence[str]) -> str:
 
 
 def _numbers(vector: np.ndarray) -> str:
-    """Write as JSON, in as few digits as tell these numbers from their neighbours in float32."""
+    """Write a vector as JSON, with as few digits as distinguish each number from its neighbours."""
     digits = 9 if vector.dtype == np.float32 else 17
     numbers = ", ".join(f"{value:.{digits}g}" for value in vector.tolist())
     return f"[{numbers}]"

@@ -1,1 +1,1 @@
-"""PyTorch's pickled checkpoints, read without unpickling anything."""
+"""Read PyTorch's pickled checkpoints without unpickling them."""

@@ -1,8 +1,8 @@
-"""PyTorch's `pytorch_model.bin` without PyTorch and without unpickling: see `unpickling.py`.
+"""Read PyTorch's `pytorch_model.bin` without PyTorch and without unpickling; see `unpickling.py`.
 
-Two layouts: a zip archive with `data.pkl` and one member for each storage (PyTorch 1.6 and later), and the
-older one, five pickles and then the storages end to end. Every length in the file is checked against the
-bytes that there are before memory is taken for it.
+There are two layouts: a zip archive with `data.pkl` and one member for each storage (PyTorch 1.6 and later),
+and the older one, five pickles followed by the storages end to end. Every length in the file is checked
+against the size of the file before memory is allocated for it.
 """
 
 import io
@@ -21,10 +21,10 @@ from minibert.base.files import open_file
 from minibert.hub.precisions import widened
 from minibert.hub.pytorch.unpickling import BFLOAT16, Hostile, Machine, Storage, StoredTensor
 
-MOST_VIEWS = 4  # of a number, on average; tied weights have two
-PICKLE_LIMIT = 1 << 20  # bytes; that of a BERT-large has some 60,000
-MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which the older layout begins
-# A RuntimeError is zipfile's word for a password and for a compression that it does not know.
+MOST_VIEWS = 4  # of each stored number, on average; tied weights have two
+PICKLE_LIMIT = 1 << 20  # bytes; the pickle of a BERT-large has some 60,000
+MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # at the beginning of the older layout
+# zipfile raises RuntimeError for passwords and for unknown compression methods.
 _DAMAGED = (ValueError, LookupError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile)
 _FLOATS = ("<f4", "<f8", "<f2", BFLOAT16)
 
@@ -32,7 +32,7 @@ Read = tuple[dict[str, np.ndarray], dict[str, str]]
 
 
 def read_pickled(path: Path) -> Read:
-    """Read a state dictionary's floating-point tensors by name; of others, such as position_ids, the types.
+    """Read the floating-point tensors of a state dictionary, and the types of others, such as position_ids.
 
     Parameters
     ----------
@@ -42,22 +42,23 @@ def read_pickled(path: Path) -> Read:
     Returns
     -------
     tensors : dict of str to array
-        Read-only, in the precision of the file, bfloat16 as float32; those that share a storage share memory.
+        The tensors by name, read-only and in the precision of the file, but bfloat16 as float32. Tensors that
+        share a storage share memory.
     others : dict of str to str
-        Names of the other tensors, with their types as NumPy calls them.
+        NumPy's names for the types of the other tensors, by name.
 
     Raises
     ------
     InputError
-        When the file cannot be read, is damaged, holds no tensors, or asks for anything to be called that
-        storing tensors does not need.
+        When the file cannot be read, is damaged, contains no tensors, or asks for a call that stored tensors
+        do not need.
     """
     try:
         with open_file(path) as file:
             is_archive = file.read(4) == b"PK\x03\x04"
             file.seek(0)
             return _read_archive(file) if is_archive else _read_older(file)
-    except InputError:  # which says what the file is
+    except InputError:  # already says what the file is
         raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file.") from error
@@ -66,7 +67,7 @@ def read_pickled(path: Path) -> Read:
         advice = "get the model as model.safetensors, or from somebody you trust."
         raise InputError(f"{path} {what}: {advice}") from error
     except _DAMAGED as error:
-        what = f"is damaged or no dictionary of tensors ({str(error)[:200]})"  # some quote the rest of it
+        what = f"is damaged or no dictionary of tensors ({str(error)[:200]})"  # some quote all of it
         raise InputError(f"{path} {what}; copy or save it again.") from error
 
 
@@ -80,7 +81,7 @@ def _read_archive(file: BinaryIO) -> Read:
 
         def read(member: str, size: int | None = None) -> bytes:
             info = archive.getinfo(folder + member)
-            if info.compress_type != zipfile.ZIP_STORED:  # small files may unfold to large ones
+            if info.compress_type != zipfile.ZIP_STORED:  # a small file could expand to a huge one
                 raise ValueError(f"{member} is compressed")
             is_wrong = info.file_size > PICKLE_LIMIT if size is None else info.file_size != size
             if is_wrong:
@@ -98,7 +99,7 @@ def _read_archive(file: BinaryIO) -> Read:
 
 
 def _read_older(file: BinaryIO) -> Read:
-    """Read magic number, version of the layout, facts about the machine, tensors, order of storages."""
+    """Read the older layout: magic number, version, facts about the machine, tensors, list of storages."""
     head = io.BytesIO(file.read(PICKLE_LIMIT))
     machine = Machine()
     if machine.run(head) != MAGIC or machine.run(head) != PROTOCOL:
@@ -133,7 +134,7 @@ def _read_older(file: BinaryIO) -> Read:
 
 
 def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
-    """Read the tensors of floating-point numbers as arrays; each storage is read, and widened, once."""
+    """Read floating-point tensors as arrays; each storage is read, and converted from bfloat16, only once."""
     if type(tensors) is not dict:
         raise ValueError("its outermost part holds no tensors")
     floats: dict[str, StoredTensor] = {}
@@ -148,7 +149,7 @@ def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
     if not floats and not others:
         raise ValueError("its outermost part holds no tensors")
     _require_few_views(floats.values())
-    rows: dict[str, np.ndarray] = {}  # by the keys of storages
+    rows: dict[str, np.ndarray] = {}  # by key of the storage
     arrays = {}
     for name, (storage, offset, shape, strides) in floats.items():
         if storage.key not in rows:
@@ -160,7 +161,7 @@ def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
 
 
 def _require_few_views(tensors: Collection[StoredTensor]) -> None:
-    """Refuse tensors that overlap much: with them a small file could ask for any amount of memory."""
+    """Reject tensors that overlap a lot: with them a small file could ask for any amount of memory."""
     seen = sum(math.prod(tensor.shape) * tensor.storage.itemsize for tensor in tensors)
     storages = {tensor.storage for tensor in tensors}
     stored = sum(storage.size for storage in storages)
@@ -169,7 +170,7 @@ def _require_few_views(tensors: Collection[StoredTensor]) -> None:
 
 
 def _row(storage: Storage, data: bytes) -> np.ndarray:
-    """Return the numbers of a storage; all of them have to be there, as views of the row are not checked."""
+    """Return the numbers of a storage, after checking its size: later views of it are not checked."""
     if len(data) != storage.size:
         raise ValueError("it ends too early")
     if storage.dtype == BFLOAT16:

@@ -1,7 +1,7 @@
-"""A pickle read as data: a stack machine that calls nothing and imports nothing.
+"""Read a pickle as data, with a stack machine that calls nothing and imports nothing.
 
-A pickle is a program that may call anything. This machine knows the instructions that stored tensors need;
-the few names that it admits stand for its own three forms, a dictionary, a storage and a tensor.
+A pickle is a program that may call anything. This machine knows only the instructions that stored tensors
+need. It allows only a few names, which stand for placeholders of its own.
 """
 
 import io
@@ -19,7 +19,7 @@ _STORAGES = {
     "LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "i1",
     "ByteStorage": "u1", "BoolStorage": "?",
 }  # fmt: skip
-_LARGEST = 1 << 48  # of any size, offset or stride
+_LARGEST = 1 << 48  # upper bound of any size, offset or stride
 _PUSHED = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
     *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
@@ -33,20 +33,20 @@ class Hostile(Exception):
 
 @dataclass(frozen=True)
 class Storage:
-    """Describe a row of numbers somewhere outside of the pickle."""
+    """Describe a row of numbers that is stored outside the pickle."""
 
     key: str
-    dtype: str  # as NumPy writes it, or BFLOAT16
+    dtype: str  # NumPy's name, or BFLOAT16
     count: int
 
     @property
     def itemsize(self) -> int:
-        """Return the bytes of a number."""
+        """Return the number of bytes of one element."""
         return 2 if self.dtype == BFLOAT16 else np.dtype(self.dtype).itemsize
 
     @property
     def size(self) -> int:
-        """Return the bytes of all of them."""
+        """Return the number of bytes of all elements."""
         return self.count * self.itemsize
 
 
@@ -54,13 +54,13 @@ class StoredTensor(NamedTuple):
     """Describe a view of a storage."""
 
     storage: Storage
-    offset: int  # of the first element, in elements, as are the strides
+    offset: int  # of the first element, in elements, like the strides
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 class _Name(NamedTuple):
-    """Stand on the stack for an admitted name."""
+    """Represent an allowed name on the stack."""
 
     kind: str  # "dictionary", "size", "tensor", "parameter" or "storage"
     dtype: str = ""  # of a storage
@@ -82,25 +82,25 @@ class Machine:
     Attributes
     ----------
     storages : dict of str to Storage
-        Those that the pickles named, by their keys.
+        The storages to which the pickles refer, by key.
     """
 
     def __init__(self) -> None:
         self.storages: dict[str, Storage] = {}
         self._stack: list[Any] = []
-        self._marks: list[int] = []  # heights of the stack
+        self._marks: list[int] = []  # heights of the stack at the marks
         self._memo: dict[int, Any] = {}
 
     def run(self, file: io.BytesIO) -> Any:
         """Read the object of the file's next pickle.
 
-        A pickle that asks for anything but tensors raises Hostile; one that is damaged raises ValueError or
+        A pickle that asks for anything other than tensors raises Hostile; a damaged one raises ValueError or
         LookupError.
 
         Parameters
         ----------
         file : io.BytesIO
-            The bytes, read from where the file stands to the end of the pickle.
+            The file, read from its current position to the end of the pickle.
 
         Returns
         -------
@@ -115,14 +115,14 @@ class Machine:
         return self._pop(1)[0]
 
     def _step(self, name: str, argument: Any) -> None:
-        """Execute one instruction of the pickle's machine, whose only memory is a stack and a memo.
+        """Execute one instruction of the pickle, on a stack and a memo.
 
         Parameters
         ----------
         name : str
-            Name of the instruction, as `pickletools` calls it. One that is not listed here ends in Hostile.
+            Name of the instruction in `pickletools`. One that is not listed here raises Hostile.
         argument : object
-            That of the instruction, if it has one.
+            Argument of the instruction, if it has one.
         """
         push = self._stack.append
         match name:
@@ -164,7 +164,7 @@ class Machine:
                 push(_allowed(*self._pop(2)))
             case "REDUCE":
                 push(_rebuilt(*self._pop(2)))
-            case "BUILD":  # attributes of a dictionary, PyTorch's version numbers: of no use here
+            case "BUILD":  # attributes of a dictionary: PyTorch's version numbers, not needed here
                 self._pop(1)
                 self._top(dict)
             case "BINPERSID":
@@ -173,7 +173,7 @@ class Machine:
                 raise Hostile(f"has the instruction {name}")
 
     def _pop(self, count: int) -> list[Any]:
-        """Pop the uppermost objects above the last mark."""
+        """Pop the top objects of the stack, from above the last mark."""
         height = len(self._stack) - count
         floor = self._marks[-1] if self._marks else 0
         if height < floor:
@@ -183,13 +183,13 @@ class Machine:
         return items
 
     def _pop_mark(self) -> list[Any]:
-        """Pop everything above the last mark, and the mark."""
+        """Pop everything above the last mark, and the mark itself."""
         items = self._pop(len(self._stack) - self._marks[-1])
         self._marks.pop()
         return items
 
     def _top(self, kind: type | None = None) -> Any:
-        """Return the uppermost object without popping it, after checking its kind."""
+        """Return the top object without popping it, after checking its type."""
         [target] = self._pop(1)
         if kind is not None and type(target) is not kind:
             raise Hostile(f"changes a {type(target).__name__} as if it were a {kind.__name__}")
@@ -197,7 +197,7 @@ class Machine:
         return target
 
     def _storage(self, identity: Any) -> Storage:
-        """Check ("storage", kind, key, device, count), in older files with None at the end."""
+        """Return the storage of ("storage", kind, key, device, count); older files have None at the end."""
         if type(identity) is not tuple or len(identity) not in (5, 6) or identity[0] != "storage":
             raise Hostile("refers to something outside of it that is not a storage")
         _, kind, key, _, count, *view = identity
@@ -212,7 +212,7 @@ class Machine:
 
 
 def _allowed(module: Any, name: Any) -> _Name:
-    """Return the stand-in for a name that tensors need; raise Hostile for any other."""
+    """Return the placeholder for a name that tensors need; raise Hostile for any other."""
     if type(module) is not str or type(name) is not str:
         raise Hostile("asks for something without a name")
     if (module, name) not in _ALLOWED:
@@ -221,7 +221,7 @@ def _allowed(module: Any, name: Any) -> _Name:
 
 
 def _rebuilt(name: Any, arguments: Any) -> Any:
-    """Return a description of a call instead of running what PyTorch would call."""
+    """Return a description of the result of a call, instead of making the call as PyTorch would."""
     if type(name) is not _Name or type(arguments) is not tuple:
         raise Hostile("calls something that is not a function for tensors")
     match name.kind, arguments:
@@ -246,7 +246,7 @@ def _dictionary(items: list[Any]) -> dict[str, Any]:
 
 
 def _sizes(values: Any) -> tuple[int, ...]:
-    """Check that these are sizes, strides or counts, and return them."""
+    """Return sizes, strides or counts, after checking that they are valid."""
     if type(values) is not tuple or len(values) > 8:
         raise ValueError("a tensor has more dimensions than any needs")
     if not all(type(value) is int and 0 <= value < _LARGEST for value in values):
@@ -255,7 +255,7 @@ def _sizes(values: Any) -> tuple[int, ...]:
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> StoredTensor:
-    """Return a tensor, after checking that its elements lie within its storage and are no more than that."""
+    """Return a tensor, after checking that it is within its storage and has no more elements than that."""
     if type(storage) is not Storage:
         raise ValueError("a tensor has no storage")
     [offset] = _sizes((offset,))
@@ -264,7 +264,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> StoredTensor
     if len(shape) != len(strides):
         raise ValueError("a tensor has more or fewer strides than sizes")
     elements = math.prod(shape)
-    last = offset  # of its elements in the storage
+    last = offset  # index of its last element in the storage
     for size, stride in zip(shape, strides, strict=True):
         last += (size - 1) * stride
     is_inside = last < storage.count if elements else offset <= storage.count

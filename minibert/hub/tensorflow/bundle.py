@@ -1,7 +1,7 @@
-"""TensorFlow's checkpoints of version 2, read without TensorFlow.
+"""Read TensorFlow checkpoints of version 2 without TensorFlow.
 
-`NAME.index` is a sorted table from the names of tensors to what they are and where they lie in the data files
-`NAME.data-00000-of-00001`, and a CRC-32C of each; under the empty name stands how many data files there are
+`NAME.index` is a sorted table. For the name of each tensor it has type and shape, the position in the data
+files `NAME.data-00000-of-00001`, and a CRC-32C; for the empty name it has the number of data files
 (tensorflow/core/protobuf/tensor_bundle.proto).
 """
 
@@ -20,7 +20,7 @@ from minibert.hub.precisions import widened
 from minibert.hub.tensorflow import sstable
 from minibert.hub.tensorflow.checksums import crc32c, masked
 
-_BFLOAT16 = 14  # in tensorflow/core/framework/types.proto, as the others
+_BFLOAT16 = 14  # these numbers of types are from tensorflow/core/framework/types.proto
 FLOATS = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
 _DTYPES = FLOATS | {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 22: "<u4", 23: "<u8"}
 
@@ -30,10 +30,10 @@ class Entry(NamedTuple):
 
     dtype: int  # TensorFlow's number of the type
     shape: tuple[int, ...]
-    file: int  # number of the data file
-    offset: int  # in bytes, of the tensor in that file
+    file: int  # index of the data file
+    offset: int  # where the tensor begins in that file, in bytes
     size: int  # in bytes
-    check: int  # CRC-32C of the bytes, masked
+    check: int  # masked CRC-32C of the bytes
     is_sliced: bool
 
 
@@ -48,11 +48,11 @@ class Bundle:
     Attributes
     ----------
     entries : dict of str to Entry
-        What the index says of each tensor, by name.
+        The index entry of each tensor, by name.
     files : int
-        How many data files there are.
+        Number of data files.
     index : Path
-        The index, which errors name.
+        The index file, for errors.
 
     Raises
     ------
@@ -72,7 +72,7 @@ class Bundle:
             self.files = _count_files(table.pop(b"", None))
             self.entries = {key.decode(): _entry(value, self.files) for key, value in table.items()}
             _require_apart(self.entries)
-        except InputError:  # which says what the file is
+        except InputError:  # already says what is wrong; it is a ValueError, too
             raise
         except OSError as error:
             raise InputError(f"{self.index} cannot be read ({error.strerror}); check the file.") from error
@@ -86,12 +86,12 @@ class Bundle:
         Parameters
         ----------
         name : str
-            One of `entries`.
+            A key of `entries`.
 
         Returns
         -------
         array
-            Of the shape in the index, in the precision of the file; bfloat16 as float32.
+            The tensor in the precision of the file, except that bfloat16 becomes float32.
 
         Raises
         ------
@@ -100,10 +100,10 @@ class Bundle:
         """
         entry = self.entries[name]
         if entry.is_sliced or entry.dtype not in _DTYPES:
-            what = f"is of type {entry.dtype}, no plain number"
+            what = f"is of type {entry.dtype}, not a plain number"
             if entry.is_sliced:
                 what = "is stored in slices"
-            raise InputError(f"{name} {what}; save the checkpoint anew without that.", where=str(self.index))
+            raise InputError(f"{name} {what}; save the checkpoint again without that.", where=str(self.index))
         path = self._beside(f".data-{entry.file:05}-of-{self.files:05}")
         try:
             with open_file(path) as file:
@@ -131,7 +131,7 @@ class Bundle:
 
 
 def _count_files(header: bytes | None) -> int:
-    """Count the data files in the entry about the checkpoint as a whole."""
+    """Return the number of data files, from the entry about the checkpoint as a whole."""
     if header is None:
         raise ValueError("it does not say how many data files there are")
     fields = dict(sstable.fields(header))
@@ -139,13 +139,13 @@ def _count_files(header: bytes | None) -> int:
     is_big_endian = fields.get(2, 0)
     if is_big_endian:
         raise ValueError("its numbers are big-endian")
-    if not isinstance(files, int) or not 0 < files <= 99_999:  # five digits of their names
+    if not isinstance(files, int) or not 0 < files <= 99_999:  # their names have five digits
         raise ValueError(f"it claims {short(files)} data files")
     return files
 
 
 def _entry(message: bytes, files: int) -> Entry:
-    """Read a BundleEntryProto, its numbers checked to fit together."""
+    """Read a BundleEntryProto, and check that its numbers fit together."""
     numbers = dict.fromkeys((1, 3, 4, 5, 6), 0)
     shape: tuple[int, ...] = ()
     is_sliced = False
@@ -170,11 +170,11 @@ def _entry(message: bytes, files: int) -> Entry:
 
 def _require_apart(entries: dict[str, Entry]) -> None:
     """Refuse tensors that share bytes: with them a small file could ask for any amount of memory."""
-    places = []
+    extents = []
     for name, entry in entries.items():
         if entry.size:
-            places.append((entry.file, entry.offset, entry.offset + entry.size, name))
-    for (file, _, end, name), (next_file, begin, _, other) in pairwise(sorted(places)):
+            extents.append((entry.file, entry.offset, entry.offset + entry.size, name))
+    for (file, _, end, name), (next_file, begin, _, other) in pairwise(sorted(extents)):
         if file == next_file and begin < end:
             raise ValueError(f"{short(name)} and {short(other)} lie in the same bytes")
 
@@ -190,6 +190,6 @@ def _shape(message: bytes) -> tuple[int, ...]:
             shape.append(size)
         elif number == 3 and value:
             raise ValueError("a tensor has no shape")
-    if math.prod(filter(None, shape)) >= 1 << 48:  # with a zero among them, NumPy still multiplies the others
+    if math.prod(filter(None, shape)) >= 1 << 48:  # NumPy multiplies the other sizes even if one is zero
         raise ValueError("a tensor has an impossible shape")
     return tuple(shape)

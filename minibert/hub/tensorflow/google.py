@@ -1,7 +1,7 @@
-"""Google's checkpoints of BERT for TensorFlow: `bert_config.json` beside `bert_model.ckpt.*`.
+"""Read Google's TensorFlow checkpoints of BERT: `bert_config.json` next to `bert_model.ckpt.*`.
 
-Their linear weights are called kernels and are (inputs, outputs), as ours; what stands between is the layout
-of Hugging Face, under whose names everything is checked.
+Their linear weights are called kernels and are (inputs, outputs), like ours. In between, tensors take Hugging
+Face's names and layout, for which all checks are written.
 """
 
 import re
@@ -21,7 +21,7 @@ from minibert.hub.tensorflow.bundle import FLOATS, Bundle
 from minibert.model.params import Head, Parameters
 
 CHECKPOINT = "bert_model.ckpt"
-# What Google's code gives no layer of its own, and Hugging Face's names of it. None of these is transposed.
+# Tensors that Google's code does not keep in a layer, with Hugging Face's names. None of them is transposed.
 _OUTPUTS = {
     "cls/predictions/output_bias": "cls.predictions.bias",
     "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
@@ -30,12 +30,12 @@ _OUTPUTS = {
     "cls/squad/output_bias": "qa_outputs.bias",
     "output_weights": "classifier.weight",
     "output_bias": "classifier.bias",
-    "output_query": "classifier.query",  # of attention over windows, which Google's code passes over
+    "output_query": "classifier.query",  # the query of attention over windows, which Google's code ignores
 }
 _WORD = "bert/embeddings/word_embeddings"
-_WORD_2 = "bert/embeddings/word_embeddings_2"  # the second factor, where there are two
-_MAPPING = "bert/encoder/embedding_hidden_mapping_in/"  # of embeddings that were normalised before
-# Google's code calls every GELU "gelu": what version 0.1 wrote for it has the model's own name here.
+_WORD_2 = "bert/embeddings/word_embeddings_2"  # the second factor, if there are two
+_MAPPING = "bert/encoder/embedding_hidden_mapping_in/"  # widens embeddings after they were normalised
+# Google's code calls every GELU "gelu", so version 0.1 wrote the model's own name for it into this field.
 _ACTIVATION = "minibert_hidden_act"
 
 
@@ -45,18 +45,18 @@ def find_checkpoint(source: str | Path) -> Path | None:
     Parameters
     ----------
     source : str or Path
-        That path itself, the index file, or a folder; in a folder `bert_model.ckpt` counts or, where the
-        training has left others, the one that the file `checkpoint` names.
+        That path itself, the index file, or a folder. In a folder it is `bert_model.ckpt` or, if training has
+        left others, the one that the file `checkpoint` names.
 
     Returns
     -------
     Path or None
-        None where there is no checkpoint.
+        None if there is no checkpoint.
 
     Raises
     ------
     InputError
-        Where nothing says which of several.
+        When there are several and nothing says which to take.
     """
     source = Path(source)
     if source.name and source.with_name(f"{source.name}.index").is_file():
@@ -79,7 +79,7 @@ def find_checkpoint(source: str | Path) -> Path | None:
 
 
 def check_index(source: str | Path) -> None:
-    """Refuse data files of a checkpoint without the index that belongs to them.
+    """Check that data files of a checkpoint have their index.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def check_index(source: str | Path) -> None:
     Raises
     ------
     InputError
-        When an index is missing; nothing happens where there are no data files.
+        When an index is missing. Nothing happens if there are no data files.
     """
     source = Path(source)
     ending = ".data-?????-of-?????"
@@ -105,10 +105,11 @@ def check_index(source: str | Path) -> None:
 def load_tf(
     source: str | Path, dtype: Any = np.float32, head: Head | None = None, seed: int = 0
 ) -> tuple[BertConfig, Parameters, LoadReport]:
-    """Read a BERT from a TensorFlow checkpoint, every tensor's CRC-32C checked; the rest as with `hub.load`.
+    """Read a BERT from a TensorFlow checkpoint, checking the CRC-32C of every tensor; see `hub.load`.
 
-    Optimizer slots and the like are not read, and reported as unused. A word embedding in two factors is
-    multiplied out. Without a word on it in the configuration, `output_weights` are those of a classifier.
+    Other tensors, such as optimizer slots, are not read, and are reported as unused. A word embedding in two
+    factors is multiplied out. Unless the configuration says otherwise, `output_weights` belong to a
+    classifier.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def load_tf(
     Raises
     ------
     InputError
-        When there is no checkpoint, and as from `hub.load`.
+        When there is no checkpoint, or for any reason that `hub.load` lists.
     """
     prefix = find_checkpoint(source)
     if prefix is None:
@@ -138,7 +139,7 @@ def load_tf(
         fields["hidden_act"] = fields.pop(_ACTIVATION)
     tensors = {}
     others = {}
-    names = {}  # Google's, by Hugging Face's
+    names = {}  # Google's names by Hugging Face's
     changed = []
     for name, entry in bundle.entries.items():
         theirs = _hugging_face_name(name)
@@ -177,7 +178,7 @@ def _hugging_face_name(name: str) -> str | None:
 
 
 def _refuse_others(bundle: Bundle) -> None:
-    """Name the kind of a checkpoint that is not a BERT of Google's, if it is known."""
+    """Raise InputError, with an explanation, for known kinds of checkpoints that are not Google's BERT."""
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in bundle.entries:
         what = "a checkpoint of Keras objects, whose names are not those of Google's BERT"
         advice = "give one of those, or the model in Hugging Face's format."
@@ -189,7 +190,7 @@ def _refuse_others(bundle: Bundle) -> None:
 
 
 class _Product:
-    """Represent a matrix as two factors, which are multiplied only when it is read as an array."""
+    """Represent a matrix by two factors, which are multiplied only when it is read as an array."""
 
     def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
         self.first = first

@@ -1,8 +1,11 @@
-"""LevelDB's sorted string table, the form of a TensorFlow checkpoint's index: keys and values in blocks.
+"""Read LevelDB's sorted string table, the format of a TensorFlow checkpoint's index.
 
-A block is entries that share the beginning of their key with the one before, and at its end the places of
-those that share nothing. Behind each block stand how it is compressed, here not at all, and a CRC-32C. The
-file ends with where the index of the blocks is, and a magic number (leveldb/doc/table_format.md).
+A table has keys and values in blocks.
+
+A block is a list of entries, each of which shares the beginning of its key with the entry before, and ends
+with the offsets of the entries that share nothing. After each block come its kind of compression, here none,
+and a CRC-32C. The file ends with the position of the index of the blocks, and a magic number
+(leveldb/doc/table_format.md).
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,8 +15,8 @@ from minibert.hub.tensorflow.checksums import crc32c, masked
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # kinds of fields in the format of Protocol Buffers
 _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER, _TRAILER = 48, 5  # bytes
-_PLAIN = 0  # how a block is compressed: not at all, as TensorFlow writes an index since its release 1.2
-LIMIT = 4 << 20  # bytes of a file, of a block, and of all entries; an index has some ten thousand
+_PLAIN = 0  # no compression of a block; TensorFlow writes an index so since its release 1.2
+LIMIT = 4 << 20  # most bytes of a file, of a block, and of all entries; an index has some ten thousand
 _KEY_LIMIT = 4096
 
 
@@ -33,19 +36,19 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
     Raises
     ------
     ValueError
-        When the file is not a whole table, or larger than any index.
+        When the file is not a complete table, or larger than any index.
     """
     if len(data) > LIMIT:
         raise ValueError(f"it has {len(data)} bytes, more than any index")
     if len(data) < _FOOTER or data[-8:] != _MAGIC:
         raise ValueError("it does not end as such a file does")
     at = len(data) - _FOOTER
-    for _ in range(2):  # first that of blocks about blocks, of which there are none
+    for _ in range(2):  # the first position is that of the metaindex, which an index does not use
         offset, at = read_varint(data, at)
         size, at = read_varint(data, at)
     table: dict[bytes, bytes] = {}
-    last = b""  # key
-    end = 0  # of the last block
+    last = b""  # the last key
+    end = 0  # where the last block ends
     total = 0  # bytes of all entries
     for _, handle in _entries(_block(data, offset, size)):
         offset, at = read_varint(handle, 0)
@@ -65,7 +68,7 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
 
 
 def _block(data: bytes, offset: int, size: int) -> bytes:
-    """Return a block, its checksum compared."""
+    """Return a block after comparing its checksum."""
     end = offset + size
     if end + _TRAILER > len(data) - _FOOTER:
         raise ValueError("a block reaches beyond the end")
@@ -109,19 +112,19 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     Parameters
     ----------
     data : bytes
-        Where it stands.
+        Bytes that contain the number.
     at : int
-        Its first byte.
+        Index of its first byte.
 
     Returns
     -------
     tuple of two int
-        The number, and the place of the byte after it.
+        The number, and the index of the byte after it.
 
     Raises
     ------
     ValueError
-        When it runs over the end of `data`, or over 64 bits.
+        When it runs beyond the end of `data`, or beyond 64 bits.
     """
     value = 0
     for number, byte in enumerate(data[at : at + 10]):
@@ -147,8 +150,8 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     Raises
     ------
     ValueError
-        When a field runs over the end, or has a wire type other than 0, 1, 2 and 5: 3 and 4, groups, are
-        obsolete, and there are no others.
+        When a field runs beyond the end, or has a wire type other than 0, 1, 2 and 5. Types 3 and 4, groups,
+        are obsolete, and there are no others.
     """
     at = 0
     while at < len(message):

@@ -1,8 +1,8 @@
-"""How good predictions are: the official metric of every downstream task, and how sure one can be of it.
+"""The official metric of every downstream task, and confidence intervals for them.
 
-Most compare two sequences, `label_f1` classes of which several apply; `squad` scores answers to questions and
-`entities` tagged sentences by the rules of the official scripts; `interval` and `paired_interval` say how
-sure one can be of any of them. Nothing here knows a file or a model.
+Most metrics compare two sequences; `label_f1` is for examples to which several classes apply. `squad` scores
+answers to questions and `entities` tagged sentences, by the rules of the official scripts. `interval` and
+`paired_interval` compute confidence intervals for any of them. Nothing here knows files or models.
 """
 
 from minibert.tasks.metrics import entities, squad

@@ -1,9 +1,9 @@
 """Precision, recall and F1 of tagged chunks by the rules of the CoNLL shared tasks' script, conlleval.
 
-A chunk is right when its first word, its last word and its type are. Where chunks begin and end the scheme of
-the tags says, see `schemes`: IOB1, IOB2, IOE1, IOE2 and tags of theirs that contradict each other get the
-script's numbers, BIOES, BILOU and the like those of seqeval's strict mode where they are kept to. A tag
-without a hyphen that is none of the letters of a scheme is outside.
+A chunk is right if its first word, its last word and its type are right. The scheme of the tags says where
+chunks begin and end, see `schemes`. IOB1, IOB2, IOE1, IOE2, and tags in them that contradict each other, get
+the script's numbers; BIOES, BILOU and the like, if the tags follow them, those of seqeval's strict mode. A
+tag without a hyphen that is not a letter of a scheme is outside.
 """
 
 import operator
@@ -22,10 +22,10 @@ from minibert.tasks.metrics.schemes import (
     as_kept,
     kept,
     letter_of,
-    looks_odd,
     read_chunks,
     scheme_named,
     scheme_of,
+    tags_without_scheme,
     unknown_scheme,
 )
 
@@ -35,14 +35,14 @@ Sentences = Sequence[Sequence[str]]
 
 
 class TagsOfScheme(list[Sequence[str]]):
-    """The tags of each sentence, whose scheme is known.
+    """The tags of each sentence, in a known scheme.
 
     Parameters
     ----------
     sentences : iterable of sequences of str
         Tags.
     scheme : Scheme
-        How they are read.
+        The scheme to read them in.
     """
 
     def __init__(self, sentences: Iterable[Sequence[str]], scheme: Scheme):
@@ -56,7 +56,7 @@ def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
     Parameters
     ----------
     tags : sequence of str
-        O, or a letter of the scheme with a hyphen and a type.
+        Tags: O, or a letter of the scheme with a hyphen and a type.
     scheme : Scheme, optional
         Scheme of the tags. By default it is recognised from the tags; give it if it is known, since one
         sentence has few of them.
@@ -88,20 +88,22 @@ def both_schemes(
 ) -> tuple[Scheme, Scheme]:
     """Return the schemes of gold and of predicted tags.
 
+    Gold and predicted tags are strict only if they follow their scheme, see `as_kept`. Predicted tags are
+    read in the scheme of the gold tags if that has all their letters: a model that never predicts where an
+    entity ends has predicted no entity. Otherwise they have their own scheme. Gold tags without an entity are
+    read in the scheme of the predicted tags.
+
     Parameters
     ----------
     gold, predicted : sequence of sequences of str
-        The tags of each sentence. Those of `TagsOfScheme` are of that.
+        The tags of each sentence. If both are `TagsOfScheme`, their schemes are returned.
     detect : callable, optional
-        Detects the scheme by the letters, perhaps with another one that is preferred, as `scheme_of` does.
+        Recognises a scheme by the letters of the tags; like `scheme_of`, it may be given a preferred one.
 
     Returns
     -------
     tuple of Scheme
-        Each strict only where its tags keep to it, see `as_kept`. Predicted tags are read as the gold ones
-        where that scheme has all their letters: a model that has never predicted where an entity ends has
-        predicted no entity. Else they are of their own. Gold tags without an entity are of the scheme of
-        the predicted ones.
+        The schemes of gold and of predicted tags.
 
     Raises
     ------
@@ -121,14 +123,15 @@ def both_schemes(
 
 
 def _warn_of_tags(gold: Sentences, predicted: Sentences, gold_scheme: Scheme) -> None:
-    """Name tags that may be meant as those of entities, and count gold tags of no complete entity."""
-    odd: set[str] = set()
+    """Warn of tags that may be meant as those of entities, and of gold tags in no complete entity."""
+    suspicious: set[str] = set()
     for sentences in (gold, predicted):
-        odd.update(looks_odd({tag for tags in sentences for tag in tags}))
-    if odd:
-        warn(f"{unknown_scheme(sorted(odd))}; they count as outside. Rename them if they mark entities.")
+        suspicious.update(tags_without_scheme({tag for tags in sentences for tag in tags}))
+    if suspicious:
+        problem = unknown_scheme(sorted(suspicious))
+        warn(f"{problem}; they count as outside. Rename them if they mark entities.")
     scheme = next(known for known in SCHEMES if known.name == gold_scheme.name)
-    if not scheme.is_strict:  # entities of IOB and IOE are whole, whatever stands beside them
+    if not scheme.is_strict:  # in IOB and IOE any sequence of tags makes complete entities
         return
     total, broken, _ = kept(gold, scheme)
     if not broken:
@@ -153,25 +156,25 @@ def conlleval(
     Parameters
     ----------
     gold, predicted : sequence of sequences of str
-        The tags of each sentence; the two need not be of one scheme.
+        The tags of each sentence; the schemes of the two may differ.
     scheme : str, optional
         Scheme of both, such as "BIOES" or "BILOU" (`schemes.NAMES`), in which entities have to be complete.
-        By default it is recognised from the tags of each side, see `both_schemes`; a warning then counts
-        gold tags that belong to no complete entity, and names tags of no scheme.
+        By default it is recognised from the tags of each side, see `both_schemes`. Warnings then count gold
+        tags that are not in a complete entity, and name tags that follow no scheme.
 
     Returns
     -------
     dict
-        `accuracy` (of tags), `precision`, `recall`, `f1`, each 0 where it would be divided by nothing;
-        `words`; `gold`, `found`, `correct`: how many chunks are expected, predicted, and predicted correctly;
-        `types`: the same of each type, but for `accuracy` and `words`.
+        `accuracy` (of tags), `precision`, `recall` and `f1`, each 0 if its denominator is 0; `words`; `gold`,
+        `found` and `correct`: the numbers of chunks that are expected, predicted, and predicted correctly;
+        `types`: the same for each type, except `accuracy` and `words`.
 
     Raises
     ------
     InputError
-        Without any word, for unequal numbers of tags, or when a scheme is not known.
+        When there is no word, the numbers of tags differ, or the scheme is not known.
     """
-    n_gold: Counter[str] = Counter()  # chunks by type
+    n_gold: Counter[str] = Counter()  # number of chunks by type
     n_found: Counter[str] = Counter()
     n_correct: Counter[str] = Counter()
     for expected, predicted_chunks, correct in _compared(gold, predicted, scheme, warns=True):
@@ -195,6 +198,7 @@ def conlleval(
 
 
 def _rates(gold: int, predicted: int, correct: int) -> dict[str, Any]:
+    """Return precision, recall and F1, and the counts that they are made of."""
     precision = 100 * correct / predicted if predicted else 0.0
     recall = 100 * correct / gold if gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if correct else 0.0
@@ -213,21 +217,22 @@ def sentence_counts(
     predicted: Sentences,
     scheme: str | None = None,
 ) -> np.ndarray:
-    """Count what F1 is made of, sentence by sentence, for intervals.
+    """Count, sentence by sentence, what F1 is made of, for confidence intervals.
 
     `bootstrap(lambda rows: f1_of(counts[rows]), len(counts))` is the interval over sentences.
 
     Parameters
     ----------
     gold, predicted : sequence of sequences of str
-        The tags of each sentence, as of `conlleval`.
+        The tags of each sentence, see `conlleval`.
     scheme : str, optional
-        Scheme of both, as of `conlleval`.
+        Scheme of both, see `conlleval`.
 
     Returns
     -------
     numpy.ndarray
-        (S,3) int64: chunks expected, predicted, and predicted correctly; `f1_of` takes any rows of it.
+        (S,3) int64: chunks that are expected, predicted, and predicted correctly. `f1_of` takes any rows of
+        it.
     """
     rows = []
     for expected, predicted_chunks, correct in _compared(gold, predicted, scheme):
@@ -236,12 +241,12 @@ def sentence_counts(
 
 
 def f1_of(counts: np.ndarray) -> float:
-    """Compute the F1 of the sentences of which these are the counts.
+    """Compute F1 from the counts of some sentences.
 
     Parameters
     ----------
     counts : numpy.ndarray
-        Rows of what `sentence_counts` returned, (n,3).
+        Rows that `sentence_counts` returned, (n,3).
 
     Returns
     -------
@@ -252,19 +257,19 @@ def f1_of(counts: np.ndarray) -> float:
 
 
 def report(metrics: Mapping[str, Any]) -> str:
-    """Format what `conlleval` returned as conlleval prints it.
+    """Format what `conlleval` returned as the script conlleval prints it.
 
-    For tags without types the script may print their one line twice; here it stands once.
+    For tags without types the script may print their only line twice; here it is printed once.
 
     Parameters
     ----------
     metrics : mapping
-        Metrics of `conlleval`.
+        Metrics that the function `conlleval` returned.
 
     Returns
     -------
     str
-        A line of counts, one of all chunks and one for each type.
+        A line of counts, one for all chunks, and one for each type.
     """
     template = "processed {words} tokens with {gold} phrases; found: {found} phrases; correct: {correct}."
     lines = [
@@ -277,6 +282,7 @@ def report(metrics: Mapping[str, Any]) -> str:
 
 
 def _row(metrics: Mapping[str, Any]) -> str:
+    """Format precision, recall and F1."""
     return "precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}".format(**metrics)
 
 

@@ -1,9 +1,9 @@
-"""Intervals: how far a metric would move with other examples of the same kind.
+"""Confidence intervals: how far a metric would move with other examples of the same kind.
 
 A share of examples, such as accuracy, has Wilson's interval (1927, "Probable inference, the law of
-succession, and statistical inference"), any other metric that of the bootstrap (Efron, 1979). The bootstrap
-can only draw examples that are there: where all of them are right, every sample is, and its interval would be
-a point. There the interval is as wide as Wilson's of as many examples that are all alike.
+succession, and statistical inference"); any other metric has that of the bootstrap (Efron, 1979). The
+bootstrap can only draw examples that there are: if all of them are right, so is every sample, and the
+interval is a point. In that case the interval is as wide as Wilson's for as many examples that are all alike.
 """
 
 import math
@@ -17,14 +17,13 @@ import numpy as np
 from minibert.base.errors import InputError
 from minibert.tasks.metrics.scores import METRICS
 
-Statistic = Callable[[np.ndarray], float]
+Statistic = Callable[[np.ndarray], float]  # takes indices of examples, with repeats, (m,) int64
 
-
-WILSON, BOOTSTRAP, ALIKE = "wilson", "bootstrap", "alike"  # how an interval was made
+WILSON, BOOTSTRAP, ALIKE = "wilson", "bootstrap", "alike"  # how an interval was computed
 
 
 class Interval(NamedTuple):
-    """The interval of a metric over other samples of examples."""
+    """The confidence interval of a metric over other samples of examples."""
 
     low: float
     high: float
@@ -33,38 +32,39 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of values as a statistic of the examples with some numbers.
+    """A statistic: the mean of the values at the given indices.
 
     Parameters
     ----------
     values : numpy.ndarray
-        One for each example, (n,).
+        One value for each example, (n,).
     """
 
     values: np.ndarray
 
-    def __call__(self, rows: np.ndarray) -> float:
-        """Return the mean of these rows."""
-        return float(self.values[rows].mean())
+    # indices (m,) int64
+    def __call__(self, indices: np.ndarray) -> float:
+        """Return the mean of the values at these indices."""
+        return float(self.values[indices].mean())
 
     @property
     def is_share(self) -> bool:
-        """Whether each value says yes or no."""
+        """Whether every value is 0 or 1, so that their mean is a share."""
         return bool(np.isin(self.values, (0, 1)).all())
 
 
 def mean_of(values: np.ndarray) -> Mean:
-    """Return the mean of values as a statistic to `interval` and `bootstrap`.
+    """Return the mean of values as a statistic for `interval` and `bootstrap`.
 
     Parameters
     ----------
     values : array_like
-        One for each example, (n,); where all of them are 0 or 1, or bool, their mean is a share.
+        One value for each example, (n,). If all are 0 or 1, or bool, their mean is a share.
 
     Returns
     -------
     Mean
-        To be called with numbers of examples.
+        Takes indices of examples, with repeats, and returns the mean of their values.
     """
     return Mean(np.asarray(values))
 
@@ -72,16 +72,16 @@ def mean_of(values: np.ndarray) -> Mean:
 def wilson(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Return Wilson's interval of a share: `right` of `n` examples.
 
-    It is where the share p may lie so that |right / n - p| is at most z standard deviations √(p (1 - p) / n).
+    It holds every share p for which |right / n - p| is at most z standard deviations √(p (1 - p) / n).
 
     Parameters
     ----------
     right : int
         How many examples are right.
     n : int
-        Of how many, at least 1.
+        How many examples there are, at least 1.
     level : float, default 0.95
-        How often it holds the true share, between 0 and 1.
+        How often the interval holds the true share, between 0 and 1.
 
     Returns
     -------
@@ -116,32 +116,33 @@ def interval(
     draws: int = 1000,
     level: float = 0.95,
 ) -> Interval:
-    """Return the interval of a metric over examples of the same kind as these.
+    """Return the confidence interval of a metric over examples of the same kind as these.
 
     Parameters
     ----------
     statistic : callable
-        The metric of the examples whose numbers it is given, (m,) int64; a `Mean` of yes and no is a share.
+        Takes indices of examples, with repeats, (m,) int64, and returns the metric over these examples. For a
+        `Mean` of zeros and ones the interval is Wilson's.
     n : int
         How many examples there are.
     lowest : float, default 0
-        Value that the metric can have; the highest is 1. It is -1 for correlations.
+        Lowest value of the metric, such as -1 for correlations; the highest is 1.
     seed : int, default 0
-        As of `bootstrap`.
+        Seed of the draws, see `bootstrap`.
     draws : int, default 1000
-        As of `bootstrap`.
+        How many samples to draw, see `bootstrap`.
     level : float, default 0.95
-        As of `bootstrap`.
+        The share of the draws that the interval holds, see `bootstrap`.
 
     Returns
     -------
     Interval
-        Both ends, not-a-number where the metric never is a number, and how they were found.
+        Both ends, and how they were computed. They are not-a-number if the metric is so for every draw.
 
     Raises
     ------
     InputError
-        As of `bootstrap`.
+        For the same reasons as `bootstrap`.
     """
     if isinstance(statistic, Mean) and statistic.is_share and n > 0:
         right = int(statistic.values.sum())
@@ -159,35 +160,35 @@ def paired_interval(
     draws: int = 1000,
     level: float = 0.95,
 ) -> Interval:
-    """Return the interval of the difference a - b of two metrics on the same examples.
+    """Return the confidence interval of the difference a - b of two metrics on the same examples.
 
-    That is `paired_bootstrap`'s or, where no sample tells the difference from another one, as wide as
-    Wilson's of as many examples that are all alike.
+    It is that of `paired_bootstrap`. If all samples have the same difference, it is as wide as Wilson's for
+    as many examples that are all alike.
 
     Parameters
     ----------
     a, b : callable
-        The metrics of the examples whose numbers they are given, (m,) int64.
+        Each takes indices of examples, with repeats, (m,) int64, and returns its metric over these examples.
     n : int
         How many examples there are.
     lowest : float, default 0
-        Value that each metric can have; the highest is 1.
+        Lowest value of each metric; the highest is 1.
     seed : int, default 0
-        As of `bootstrap`.
+        Seed of the draws, see `bootstrap`.
     draws : int, default 1000
-        As of `bootstrap`.
+        How many samples to draw, see `bootstrap`.
     level : float, default 0.95
-        As of `bootstrap`.
+        The share of the draws that the interval holds, see `bootstrap`.
 
     Returns
     -------
     Interval
-        As of `interval`.
+        Both ends, and how they were computed, see `interval`.
 
     Raises
     ------
     InputError
-        As of `bootstrap`.
+        For the same reasons as `bootstrap`.
     """
     ends = paired_bootstrap(a, b, n, seed, draws, level)
     whole = 1.0 - lowest
@@ -202,8 +203,8 @@ def _not_a_point(
     whole: float,
     level: float,
 ) -> Interval:
-    """Return an interval of the bootstrap or, where it is a point, one around that within bounds."""
-    if not high - low <= 1e-12 * whole:
+    """Return the bootstrap's interval or, if that is a point, a wider one around it, within the bounds."""
+    if not high - low <= 1e-12 * whole:  # also where they are not-a-number
         return Interval(low, high, BOOTSTRAP)
     _, share = wilson(0, n, level)
     width = whole * share
@@ -217,12 +218,12 @@ def lowest_of(metric: str) -> float:
     Parameters
     ----------
     metric : str
-        Its name.
+        Name of the metric.
 
     Returns
     -------
     float
-        That of the table `METRICS`; 0 where it is not there, as shares of SQuAD's and of tags are not.
+        The value in the table `METRICS`; 0 for others, such as the metrics of SQuAD and of tags.
     """
     return METRICS[metric].lowest if metric in METRICS else 0.0
 
@@ -234,30 +235,30 @@ def bootstrap(
     draws: int = 1000,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """Return the percentile interval of a metric over examples that are drawn anew, with replacement.
+    """Return the percentile interval of a metric over examples drawn with replacement.
 
     Parameters
     ----------
     statistic : callable
-        The metric of the examples whose numbers it is given, (n,) int64, some of them several times.
+        Takes indices of examples, with repeats, (n,) int64, and returns the metric over these examples.
     n : int
         How many examples there are.
     seed : int, default 0
         Seed of the draws; the same seed draws the same examples.
     draws : int, default 1000
-        How often all n are drawn. Draws for which the metric is not a number are left out.
+        How many samples of n examples to draw. Those for which the metric is not-a-number are left out.
     level : float, default 0.95
-        The share of the draws that lies inside, between 0 and 1.
+        The share of the draws that the interval holds, between 0 and 1.
 
     Returns
     -------
     tuple of float
-        Both ends; not-a-number where the metric never is a number.
+        Both ends; not-a-number if the metric is so for every draw.
 
     Raises
     ------
     InputError
-        When there is no example, no draw, or `level` is not a share.
+        When there is no example or no draw, or `level` is not between 0 and 1.
 
     Examples
     --------
@@ -292,30 +293,30 @@ def paired_bootstrap(
 ) -> tuple[float, float]:
     """Return the percentile interval of the difference a - b of two metrics on the same examples.
 
-    Both are given the same draws, so what makes an example easy or hard for both cancels: the interval is
-    narrower than those of a and b suggest.
+    Both metrics see the same draws, so whatever makes an example easy or hard for both cancels out: the
+    interval is narrower than the intervals of a and b suggest.
 
     Parameters
     ----------
     a, b : callable
-        The metrics of the examples whose numbers they are given, (n,) int64.
+        Each takes indices of examples, with repeats, (n,) int64, and returns its metric over these examples.
     n : int
         How many examples there are.
     seed : int, default 0
         Seed of the draws.
     draws : int, default 1000
-        How often all n are drawn.
+        How many samples of n examples to draw.
     level : float, default 0.95
-        The share of the draws that lies inside.
+        The share of the draws that the interval holds.
 
     Returns
     -------
     tuple of float
-        As of `bootstrap`.
+        Both ends, see `bootstrap`.
 
     Raises
     ------
     InputError
-        As of `bootstrap`.
+        For the same reasons as `bootstrap`.
     """
     return bootstrap(lambda rows: a(rows) - b(rows), n, seed, draws, level)

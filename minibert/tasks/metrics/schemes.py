@@ -1,4 +1,4 @@
-"""Schemes of tagging: which letters stand before the type of an entity, and how entities are read from them.
+"""Schemes of tagging: which letters precede the type of an entity, and how entities are read from tags.
 
     IOB     IOB1 and IOB2 (BIO)       B begins, I continues
     IOE     IOE1 and IOE2             I continues, E ends
@@ -7,10 +7,11 @@
     BMEWO   LingPipe's                B begins, M continues, E ends, W is an entity of one word
     BMES                              B begins, M continues, E ends, S is an entity of one word
 
-IOB and IOE are read as the script of the CoNLL shared tasks reads them, conlleval (Tjong Kim Sang and
-Veenstra, 1999), tags that contradict each other included. The others say where each entity ends: there an
-entity counts only if it is whole, as in seqeval's strict mode (Nakayama 2018, "seqeval"). But a letter makes
-no scheme: where tags do not keep to it, as one S-PER among B and I, conlleval's rules hold; see `as_kept`.
+IOB and IOE are read as by the script of the CoNLL shared tasks, conlleval (Tjong Kim Sang and Veenstra,
+1999), even where tags contradict each other. The other schemes say where each entity ends: an entity counts
+only if it is complete, as in seqeval's strict mode (Nakayama 2018, "seqeval"). But a letter alone does not
+make a scheme: if tags do not follow it, such as a single S-PER among B and I, conlleval's rules apply; see
+`as_kept`.
 """
 
 import re
@@ -23,25 +24,25 @@ from minibert.base.errors import InputError
 from minibert.base.terminal import some_of
 
 OUTSIDE = "O"
-BARE = frozenset("BIESULMW")  # letters that are tags of entities without a type, too
-_TYPED = re.compile(r"(?s)([A-Z])-.+")  # a tag that looks like one of an entity
-_ODD = re.compile(r"(?si)[a-z][-_:/].+|.+[-_:/][biesulmw]")  # one that may have been meant as such
+BARE = frozenset("BIESULMW")  # letters that are also tags by themselves, of entities without a type
+_TYPED = re.compile(r"(?s)([A-Z])-.+")  # a tag that looks like that of an entity
+_ODD = re.compile(r"(?si)[a-z][-_:/].+|.+[-_:/][biesulmw]")  # a tag that may be meant as that of an entity
 _ENDS = frozenset("EL")  # letters that end an entity in any scheme
-_SINGLES = frozenset("SUW")  # and those that are one of a word
-KEPT = 0.9  # share of the tags that lies in whole entities where a scheme is kept to
-_COMMON = 0.1  # share of the tags from which on they are not strays
-_STRAYS = 10  # as many may be, in few tags
+_SINGLES = frozenset("SUW")  # letters that mark an entity of one word in any scheme
+KEPT = 0.9  # least share of the tags in complete entities, for tags that follow a scheme
+_COMMON = 0.1  # share of the tags from which on they are too many to be strays
+_STRAYS = 10  # number of tags up to which they may be strays in any case
 
 
 class Scheme(NamedTuple):
-    """The letters of a scheme, "" where it has none for what they stand for, and whether it is kept to."""
+    """The letters of a scheme, "" for a role without one, and whether its entities have to be complete."""
 
     name: str
     begin: str
     inside: str
     end: str
     single: str
-    is_strict: bool = False  # whether an entity counts only if it is whole
+    is_strict: bool = False  # whether an entity counts only if it is complete
 
     @property
     def letters(self) -> frozenset[str]:
@@ -50,27 +51,27 @@ class Scheme(NamedTuple):
 
     @property
     def by_role(self) -> tuple[str, str, str, str]:
-        """The letters that begin, continue and end an entity, and that of an entity of one word."""
+        """The letters that begin, continue and end an entity, and the letter for an entity of one word."""
         return self.begin, self.inside, self.end, self.single
 
     def tag_of_word(self, kind: str) -> str:
-        """Return the tag of an entity that is one word.
+        """Return the tag for an entity of one word.
 
         Parameters
         ----------
         kind : str
-            Its type.
+            Type of the entity.
 
         Returns
         -------
         str
-            Such as S-PER in BIOES, B-PER in IOB and E-PER in IOE.
+            For example S-PER in BIOES, B-PER in IOB and E-PER in IOE.
         """
         return f"{self.single or self.begin or self.end}-{kind}"
 
 
 IOB = Scheme("IOB", "B", "I", "", "")
-SCHEMES = (  # the first one that has all letters of some tags is theirs
+SCHEMES = (  # the scheme of tags is the first that has all their letters
     IOB,
     Scheme("IOE", "", "I", "E", ""),
     Scheme("BIOES", "B", "I", "E", "S", True),
@@ -88,7 +89,7 @@ NAMES = {scheme.name: scheme for scheme in SCHEMES} | {
 
 
 class Chunk(NamedTuple):
-    """The words from `start` up to `end`, without it, and what they are: LOC, NP, or "" where no tag says."""
+    """The words start:end and their type, such as LOC or NP; "" if the tags have no type."""
 
     kind: str
     start: int
@@ -96,7 +97,7 @@ class Chunk(NamedTuple):
 
 
 def scheme_named(name: str) -> Scheme:
-    """Return the scheme of a name.
+    """Return the scheme with a name.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def scheme_named(name: str) -> Scheme:
     Raises
     ------
     InputError
-        For a name that is not known.
+        When the name is not known.
 
     Examples
     --------
@@ -125,7 +126,7 @@ def scheme_named(name: str) -> Scheme:
 
 
 def letter_of(tag: str) -> str:
-    """Return the letter that a tag has in a scheme.
+    """Return the letter of a tag.
 
     Parameters
     ----------
@@ -135,7 +136,7 @@ def letter_of(tag: str) -> str:
     Returns
     -------
     str
-        What stands before the first hyphen; "" for a tag that is outside all entities.
+        What precedes the first hyphen; "" for a tag outside all entities.
     """
     letter, hyphen, kind = tag.partition("-")
     if letter == OUTSIDE or not (kind or letter in BARE):
@@ -144,7 +145,7 @@ def letter_of(tag: str) -> str:
 
 
 def kind_of(tag: str) -> str:
-    """Return the type of an entity in its tag.
+    """Return the type of entity in a tag.
 
     Parameters
     ----------
@@ -154,30 +155,30 @@ def kind_of(tag: str) -> str:
     Returns
     -------
     str
-        What stands after the first hyphen, "" without one.
+        What follows the first hyphen; "" if there is none.
     """
     return tag.partition("-")[2]
 
 
 def scheme_of(sentences: Iterable[Sequence[str]], other: Scheme | None = None) -> Scheme:
-    """Return the scheme that has all letters of some tags, whether or not they keep to it (`as_kept`).
+    """Return the scheme that has all letters of some tags, whether or not the tags follow it (see `as_kept`).
 
     Parameters
     ----------
     sentences : iterable of sequences of str
-        Tags; the scheme is recognised by the letters of all of them together.
+        Tags. The scheme is recognised by the letters of all of them.
     other : Scheme, optional
-        One that counts where it has all their letters: that of the gold tags for predicted ones.
+        A scheme to prefer if it has all the letters: that of the gold tags, for predicted ones.
 
     Returns
     -------
     Scheme
-        `other`, or the first of `SCHEMES` that has all their letters.
+        `other`, or the first of `SCHEMES` with all the letters.
 
     Raises
     ------
     InputError
-        When no scheme has all their letters.
+        When no scheme has all the letters.
     """
     tags = {tag for sentence in sentences for tag in sentence}
     letters = {letter_of(tag) for tag in tags} - {""}
@@ -187,24 +188,24 @@ def scheme_of(sentences: Iterable[Sequence[str]], other: Scheme | None = None) -
             return scheme
     known = frozenset().union(*(scheme.letters for scheme in SCHEMES))
     examples = sorted(tag for tag in tags if letter_of(tag) and letter_of(tag) not in known)
-    if not examples:  # each letter is of a scheme, but no scheme has all of them
+    if not examples:  # each letter belongs to a scheme, but no scheme has all of them
         by_letter = {letter_of(tag): tag for tag in sorted(tags) if letter_of(tag)}
         examples = sorted(by_letter.values())
     raise InputError(f"{unknown_scheme(examples)}; give tags of one scheme.")
 
 
 def unknown_scheme(tags: Sequence[str]) -> str:
-    """Say of tags that they are of no scheme, as the beginning of a sentence.
+    """Say that tags follow no known scheme, as the beginning of a sentence.
 
     Parameters
     ----------
     tags : sequence of str
-        Those to name.
+        The tags to name.
 
     Returns
     -------
     str
-        With all schemes that are known and their letters.
+        With all known schemes and their letters.
     """
     known = []
     for scheme in SCHEMES:
@@ -214,7 +215,7 @@ def unknown_scheme(tags: Sequence[str]) -> str:
 
 
 def is_typed(tag: str) -> bool:
-    """Return whether a tag looks like one of an entity.
+    """Return whether a tag looks like that of an entity.
 
     Parameters
     ----------
@@ -230,18 +231,20 @@ def is_typed(tag: str) -> bool:
 
 
 def entity_scheme(tags: Iterable[str]) -> Scheme | None:
-    """Return the scheme of tags that are all of entities.
+    """Return the scheme of tags, if all of them are tags of entities.
+
+    Entities need not be complete if some type can only begin or only end, such as PER in the presence of a
+    stray E-MAIL.
 
     Parameters
     ----------
     tags : iterable of str
-        Of any number of words, or the labels of a model.
+        Tags of any number of words, or the labels of a model.
 
     Returns
     -------
     Scheme or None
-        None where a tag is not of an entity, they are of no scheme, or there is none. Entities need not be
-        whole where a type can only begin or only end, as PER does beside a stray E-MAIL.
+        None if there is no tag, a tag is not that of an entity, or they follow no scheme.
     """
     if not (tags := set(tags)) or not all(map(is_typed, tags)):
         return None
@@ -257,21 +260,21 @@ def entity_scheme(tags: Iterable[str]) -> Scheme | None:
     return scheme
 
 
-def looks_odd(tags: Iterable[str]) -> list[str]:
-    """Return the tags that may be meant as those of entities, but are of no scheme.
+def tags_without_scheme(tags: Iterable[str]) -> list[str]:
+    """Return the tags that may be meant as those of entities, but follow no scheme.
 
-    Tags such as `B_PER`, `b-PER`, `PER-B` and `X-PER` are, where O is a tag as well: without it, they may be
-    parts of speech.
+    Such tags are `B_PER`, `b-PER`, `PER-B` and `X-PER`, if O is a tag as well. Without O, they may be parts
+    of speech.
 
     Parameters
     ----------
     tags : iterable of str
-        Of any number of words, or the labels of a model.
+        Tags of any number of words, or the labels of a model.
 
     Returns
     -------
     list of str
-        All tags but O, sorted; [] where all is well, or where one of them can't have been meant so.
+        All tags except O, sorted; [] if they follow a scheme, or if one of them can't be meant so.
     """
     tags = set(tags)
     if OUTSIDE not in tags or entity_scheme(tags) is not None:
@@ -283,21 +286,21 @@ def looks_odd(tags: Iterable[str]) -> list[str]:
 
 
 def most_common_scheme(sentences: Iterable[Sequence[str]], other: Scheme | None = None) -> Scheme:
-    """Return the scheme that has most tags of some sentences, whether or not they keep to it (`as_kept`).
+    """Return the scheme with the most tags in some sentences, whether or not they follow it (see `as_kept`).
 
-    Where tags of entities stand beside other ones, what is of no scheme changes nothing for the rest.
+    If there are other tags as well as those of entities, they do not matter.
 
     Parameters
     ----------
     sentences : iterable of sequences of str
         Tags.
     other : Scheme, optional
-        One that counts where no scheme has more of them: that of the gold tags for predicted ones.
+        A scheme to prefer if no other has more of the tags: that of the gold tags, for predicted ones.
 
     Returns
     -------
     Scheme
-        Of equal ones `other`, or the first of `SCHEMES`: IOB where none has any.
+        Among equal schemes `other`, or the first of `SCHEMES`: IOB if there is no tag of an entity.
     """
     letters: Counter[str] = Counter()
     for tag, count in Counter(chain.from_iterable(sentences)).items():
@@ -311,22 +314,22 @@ def most_common_scheme(sentences: Iterable[Sequence[str]], other: Scheme | None 
 
 
 class Kept(NamedTuple):
-    """How well tags keep to a scheme."""
+    """How well tags follow a scheme."""
 
-    total: int  # tags of it
-    broken: Counter[str]  # those that are in no whole entity, by their letters
-    single: int  # entities of one word
+    total: int  # number of its tags
+    broken: Counter[str]  # number of its tags that are not in a complete entity, by letter
+    single: int  # number of entities of one word
 
 
 def kept(sentences: Iterable[Sequence[str]], scheme: Scheme) -> Kept:
-    """Count the tags of a scheme, and those that belong to no complete entity.
+    """Count the tags of a scheme, and those that are not in a complete entity.
 
     Parameters
     ----------
     sentences : iterable of sequences of str
-        Tags; those that have none of its letters are not counted.
+        Tags; those without a letter of the scheme are not counted.
     scheme : Scheme
-        One that says how each entity begins and ends.
+        A scheme that says how each entity begins and ends.
 
     Returns
     -------
@@ -347,23 +350,23 @@ def kept(sentences: Iterable[Sequence[str]], scheme: Scheme) -> Kept:
 
 
 def as_kept(scheme: Scheme, sentences: Iterable[Sequence[str]]) -> Scheme:
-    """Return a scheme as it is, or to be read as conlleval does where tags do not keep to it.
+    """Return a scheme in which entities have to be complete only if the tags follow it.
 
-    They keep to it where there are entities of one word and `KEPT` of the tags lie in whole entities. They
-    are also taken at their letters where they fit no other reading: there are many entities of one word,
-    beginnings without an end and ends without a beginning, none of which can be strays.
+    They follow it if there are entities of one word, and at least a share of `KEPT` of the tags is in
+    complete entities. It is also applied if the tags fit no other reading: there are many entities of one
+    word, many beginnings without an end and many ends without a beginning, too many to be strays.
 
     Parameters
     ----------
     scheme : Scheme
-        One that has the letters of the tags.
+        A scheme that has the letters of the tags.
     sentences : iterable of sequences of str
         Tags.
 
     Returns
     -------
     Scheme
-        With `is_strict` where entities have to be whole.
+        The scheme, with `is_strict` if entities have to be complete.
     """
     if not scheme.is_strict:
         return scheme
@@ -375,14 +378,15 @@ def as_kept(scheme: Scheme, sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def read_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
-    """Return the entities of a sentence whose tags are of a scheme.
+    """Return the entities of a sentence.
 
     Parameters
     ----------
     tags : sequence of str
         Tags of the words.
     scheme : Scheme
-        Entities have to be whole where it `is_strict`, else conlleval's rules hold.
+        Scheme of the tags. If it `is_strict`, entities have to be complete; otherwise conlleval's rules
+        apply.
 
     Returns
     -------
@@ -393,19 +397,19 @@ def read_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
 
 
 def _whole_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
-    """Read entities that are complete: a single word, or from a beginning to an end, all of one type."""
+    """Read complete entities: a single word, or from a beginning to an end, with the same type throughout."""
     chunks: list[Chunk] = []
-    start: int | None = None  # of the entity that has begun and not ended
-    for place, tag in enumerate(tags):
+    start: int | None = None  # start of the entity that has begun and not ended
+    for position, tag in enumerate(tags):
         letter, kind = letter_of(tag), kind_of(tag)
         goes_on = start is not None and kind == kind_of(tags[start])
         if letter == scheme.single:
-            chunks.append(Chunk(kind, place, place + 1))
+            chunks.append(Chunk(kind, position, position + 1))
             start = None
         elif letter == scheme.begin:
-            start = place
+            start = position
         elif letter == scheme.end and goes_on and start is not None:
-            chunks.append(Chunk(kind, start, place + 1))
+            chunks.append(Chunk(kind, start, position + 1))
             start = None
         elif letter != scheme.inside or not goes_on:
             start = None
@@ -413,21 +417,21 @@ def _whole_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
 
 
 def _conll_chunks(tags: Sequence[str]) -> list[Chunk]:
-    """Read as conlleval does: an entity ends before what is outside, of another type, or begins one.
+    """Read entities as conlleval does: one ends before an outside tag, another type or a new beginning.
 
-    The letters of other schemes that end an entity, or are one of a word, do so here.
+    The letters of other schemes that end an entity, or mark an entity of one word, do so here as well.
     """
     chunks: list[Chunk] = []
     start = 0
-    for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
+    for position, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
         if not letter_of(before):
-            start = place
+            start = position
         elif _is_border(before, tag) or kind_of(before) != kind_of(tag):
-            chunks.append(Chunk(kind_of(before), start, place))
-            start = place
+            chunks.append(Chunk(kind_of(before), start, position))
+            start = position
     return chunks
 
 
 def _is_border(before: str, tag: str) -> bool:
-    """Return whether the letters of two tags part them."""
+    """Return whether an entity ends between two tags, judging by their letters."""
     return letter_of(tag) in {"", "B"} | _SINGLES or letter_of(before) in _ENDS | _SINGLES

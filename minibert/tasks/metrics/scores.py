@@ -1,8 +1,8 @@
-"""GLUE's metrics of two sequences, gold and predicted, as scikit-learn and SciPy define them.
+"""Metrics that compare two sequences, gold and predicted, as scikit-learn and SciPy define them.
 
-Both are (n,) labels, numbers or words; a correlation is of numbers, at least two. Where a metric is undefined
-it is what those libraries return: 0 for F1 without a positive and for Matthews of one class only,
-not-a-number for a correlation with something constant.
+Both are (n,) labels, which are numbers or words; correlations are for numbers, at least two. An undefined
+metric has the value that those libraries return: 0 for F1 without a positive and for Matthews' coefficient of
+a single class, not-a-number for a correlation with a constant.
 """
 
 import math
@@ -15,7 +15,7 @@ from minibert.base.errors import InputError
 
 Labels = Sequence[Any] | np.ndarray
 Numbers = Sequence[float] | np.ndarray
-TEXT = "USO"  # kinds of arrays that hold words
+TEXT = "USO"  # `dtype.kind` of arrays that hold words
 
 
 def accuracy(gold: Labels, predicted: Labels) -> float:
@@ -24,7 +24,7 @@ def accuracy(gold: Labels, predicted: Labels) -> float:
     Parameters
     ----------
     gold, predicted : sequence
-        Labels, (n,) numbers or words both.
+        Labels, (n,) both, numbers or words.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def accuracy(gold: Labels, predicted: Labels) -> float:
     Raises
     ------
     InputError
-        As every metric here: for no example, unequal lengths, or words on one side only.
+        Like every metric here: when there is no example, the lengths differ, or only one side has words.
     """
     gold, predicted = _aligned(gold, predicted)
     return float(np.mean(gold == predicted))
@@ -46,19 +46,19 @@ def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
     Parameters
     ----------
     gold, predicted : sequence
-        Labels, (n,) numbers or words both.
+        Labels, (n,) both, numbers or words.
     positive : object, default 1
-        The label that counts; all others are the rest.
+        The positive label; all others are negative.
 
     Returns
     -------
     float
-        From 0 to 1; 0 without a `positive` on either side.
+        From 0 to 1; 0 if neither side has the positive label.
 
     Raises
     ------
     InputError
-        When `positive` is a number among words, or the other way around; else as of `accuracy`.
+        When `positive` is a number among words, or a word among numbers; also for the reasons of `accuracy`.
     """
     gold, predicted = _aligned(gold, predicted)
     if (gold.dtype.kind in TEXT) != isinstance(positive, str):
@@ -85,7 +85,7 @@ def label_f1(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        (K,) float64; 0 for a class that there is on neither side.
+        (K,) float64; 0 for a class that neither side has.
     """
     marked = gold.sum(axis=0) + predicted.sum(axis=0)
     right = (gold & predicted).sum(axis=0)
@@ -93,12 +93,12 @@ def label_f1(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 
 def macro_f1(gold: Labels, predicted: Labels) -> float:
-    """Return the mean of the F1 of every label that occurs on either side, each counted alike.
+    """Return the unweighted mean of the F1 of every label that occurs on either side.
 
     Parameters
     ----------
     gold, predicted : sequence
-        Labels, (n,) numbers or words both.
+        Labels, (n,) both, numbers or words.
 
     Returns
     -------
@@ -112,22 +112,22 @@ def macro_f1(gold: Labels, predicted: Labels) -> float:
 
 
 def matthews(gold: Labels, predicted: Labels) -> float:
-    """Compute Matthews' correlation coefficient of any number of classes.
+    """Compute Matthews' correlation coefficient for any number of classes.
 
     Gorodkin (2004), "Comparing two K-category assignments by a K-category correlation coefficient".
 
     Parameters
     ----------
     gold, predicted : sequence
-        Labels, (n,) numbers or words both.
+        Labels, (n,) both, numbers or words.
 
     Returns
     -------
     float
-        From -1 to 1; 0 where either side has one class only.
+        From -1 to 1; 0 if either side has a single class.
     """
     table = confusion(gold, predicted)
-    # Covariances times n², as integers of Python: from n = 55,000 on their product outgrows 64 bits.
+    # Covariances times n², as Python's integers: their product exceeds 64 bits from n = 55,000 on.
     n = int(table.sum())
     right = int(np.trace(table))
     of_gold = table.sum(axis=1).tolist()
@@ -143,24 +143,24 @@ def matthews(gold: Labels, predicted: Labels) -> float:
 
 # -> (K,K) int64
 def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> np.ndarray:
-    """Return how often each label was taken for each.
+    """Count how often each label was predicted as each label.
 
     Parameters
     ----------
     gold, predicted : sequence
-        Labels, (n,) numbers or words both.
+        Labels, (n,) both, numbers or words.
     labels : sequence, optional
         The order of rows and columns, (K,). By default all labels that occur, sorted.
 
     Returns
     -------
     numpy.ndarray
-        (K,K) int64: a row for each gold label and a column for each predicted one.
+        (K,K) int64: a row for each gold label, a column for each predicted label.
 
     Raises
     ------
     InputError
-        When a label is not among `labels`; else as of `accuracy`.
+        When a label is not in `labels`; also for the reasons of `accuracy`.
     """
     gold, predicted = _aligned(gold, predicted)
     both = np.concatenate([gold, predicted])
@@ -169,14 +169,14 @@ def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> 
     if labels is not None:
         occurring = unique.tolist()
         wanted = np.asarray(labels).tolist()
-        numbers = {label: number for number, label in enumerate(wanted)}
-        unknown = [label for label in occurring if label not in numbers]
+        indices = {label: index for index, label in enumerate(wanted)}
+        unknown = [label for label in occurring if label not in indices]
         if unknown:
-            problem = f"{unknown[0]!r} is not among the labels {', '.join(map(str, numbers))}"
+            problem = f"{unknown[0]!r} is not among the labels {', '.join(map(str, indices))}"
             raise InputError(f"{problem}; give all labels that occur.")
-        new_codes = np.array([numbers[label] for label in occurring])
+        new_codes = np.array([indices[label] for label in occurring])
         codes = new_codes[codes]
-        K = len(numbers)
+        K = len(indices)
     rows = codes[: len(gold)]
     columns = codes[len(gold) :]
     counts = np.bincount(rows * K + columns, minlength=K * K)
@@ -194,12 +194,12 @@ def pearson(x: Numbers, y: Numbers) -> float:
     Returns
     -------
     float
-        From -1 to 1; not-a-number where either is constant or holds what is not finite.
+        From -1 to 1; not-a-number if either side is constant or has a value that is not finite.
 
     Raises
     ------
     InputError
-        For fewer than two pairs, unequal lengths, or words.
+        When there are fewer than two pairs, the lengths differ, or the values are words.
     """
     x, y = _numbers(x, y)
     is_finite = np.isfinite(x).all() and np.isfinite(y).all()
@@ -211,7 +211,7 @@ def pearson(x: Numbers, y: Numbers) -> float:
 
 
 def spearman(x: Numbers, y: Numbers) -> float:
-    """Compute Spearman's correlation: Pearson's of the ranks, equal values sharing their mean.
+    """Compute Spearman's correlation: Pearson's of the ranks, where equal values share their mean rank.
 
     Parameters
     ----------
@@ -221,12 +221,12 @@ def spearman(x: Numbers, y: Numbers) -> float:
     Returns
     -------
     float
-        From -1 to 1; not-a-number where either is constant or holds not-a-number.
+        From -1 to 1; not-a-number if either side is constant or holds not-a-number.
 
     Raises
     ------
     InputError
-        For fewer than two pairs, unequal lengths, or words.
+        When there are fewer than two pairs, the lengths differ, or the values are words.
     """
     x, y = _numbers(x, y)
     if np.isnan(x).any() or np.isnan(y).any():
@@ -253,7 +253,7 @@ def mae(gold: Numbers, predicted: Numbers) -> float:
 
 
 def rmse(gold: Numbers, predicted: Numbers) -> float:
-    """Compute the root of the mean squared error.
+    """Compute the root mean squared error.
 
     Parameters
     ----------
@@ -281,8 +281,8 @@ def r2(gold: Numbers, predicted: Numbers) -> float:
     Returns
     -------
     float
-        1 at best, 0 for the mean of `gold`, and below 0 for what is worse. Where `gold` is constant it is 1
-        without an error, else 0.
+        1 at best, 0 for predicting the mean of `gold`, negative for anything worse. If `gold` is constant, it
+        is 1 without an error, else 0.
     """
     gold, predicted = _numbers(gold, predicted, 1)
     rest = np.square(gold - predicted).sum()
@@ -293,11 +293,11 @@ def r2(gold: Numbers, predicted: Numbers) -> float:
 
 
 class Metric(NamedTuple):
-    """A metric of gold and predicted, and how to read it."""
+    """A metric of gold and predicted values, and how to read it."""
 
     compute: Callable[[Any, Any], float]
-    lowest: float = 0.0  # that it can have
-    is_share: bool = True  # best read as a percentage
+    lowest: float = 0.0  # lowest possible value
+    is_share: bool = True  # whether to show it as a percentage
 
 
 METRICS = {
@@ -314,14 +314,14 @@ METRICS = {
 
 
 def _direction(x: np.ndarray) -> np.ndarray:
-    """Return the deviations from the mean at length 1, scaled first: no square overflows or vanishes."""
+    """Return the deviations from the mean, scaled to length 1 in two steps so that no square overflows."""
     x = x - x.mean()
     x /= np.abs(x).max()
     return x / np.linalg.norm(x)
 
 
 def _ranks(x: np.ndarray) -> np.ndarray:
-    """Return the rank of each value, from 1; of equal values their mean."""
+    """Return the rank of each value, from 1; equal values share their mean rank."""
     _, which, counts = np.unique(x, return_inverse=True, return_counts=True)
     last_ranks = np.cumsum(counts)
     mean_ranks = last_ranks - (counts - 1) / 2
@@ -329,7 +329,7 @@ def _ranks(x: np.ndarray) -> np.ndarray:
 
 
 def _numbers(x: Numbers, y: Numbers, least: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Return both as float64, at least so many of each."""
+    """Return both sequences as float64; refuse words, and fewer than `least` values."""
     x, y = _aligned(x, y)
     if x.dtype.kind in TEXT:
         raise InputError(f"This metric is for numbers, and {_first(x)!r} is not a number; give numbers.")
@@ -339,7 +339,7 @@ def _numbers(x: Numbers, y: Numbers, least: int = 2) -> tuple[np.ndarray, np.nda
 
 
 def _aligned(gold: Labels, predicted: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """Return both as arrays of n values."""
+    """Return both sequences as arrays; refuse other shapes, no value, and words on one side only."""
     gold = np.asarray(gold)
     predicted = np.asarray(predicted)
     if gold.ndim != 1 or gold.shape != predicted.shape:
@@ -354,5 +354,5 @@ def _aligned(gold: Labels, predicted: Labels) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first(values: np.ndarray) -> Any:
-    """Format a value as Python writes it: 'yes', not np.str_('yes')."""
+    """Return the first value in Python's type, to format it as 'yes', not as np.str_('yes')."""
     return values[:1].tolist()[0]

@@ -1,8 +1,8 @@
 """Exact match and F1 of answers by the rules of SQuAD's official scripts, evaluate-v1.1.py and -v2.0.py.
 
-An answer is compared without case, punctuation, articles and surplus white space; F1 is that of the two bags
-of words; the best of the gold answers counts. In 2.0 a question may have no answer: then only "" is right.
-Metrics are percentages and agree with the scripts to the last bit, for they are added in the same order.
+Answers are compared without case, punctuation, articles and extra white space. F1 is that of the two bags of
+words, and the best of the gold answers counts. In 2.0 a question may have no answer: then only "" is right.
+Metrics are percentages, and agree with the scripts to the last bit because they are added in the same order.
 """
 
 import json
@@ -17,11 +17,11 @@ import numpy as np
 from minibert.base.errors import InputError, warn
 
 AUTO, V1, V2 = VERSIONS = ("auto", "1.1", "2.0")
-# Gold: objects with `id`, `answers` (each with `text`) and `impossible`, which is None where it is not known.
+# Gold: objects with `id`, `answers` (each with `text`) and `impossible`, which is None if it is not known.
 Questions: TypeAlias = Sequence[Any]
-Answers: TypeAlias = Mapping[str, str]  # by the id of the question
+Answers: TypeAlias = Mapping[str, str]  # answers by the id of the question
 NullOdds: TypeAlias = Mapping[str, float]
-LARGEST = 1e308  # of null odds: integers of JSON have no bound, and not-a-number is below none
+LARGEST = 1e308  # largest null odds: integers in JSON are unbounded, and not-a-number can't be compared
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
@@ -56,19 +56,19 @@ def exact_and_f1(
     answers: Sequence[str],
     version: str = V1,
 ) -> tuple[int, float]:
-    """Return whether a prediction is a gold answer, and F1 with the one that fits best.
+    """Return whether a prediction is a gold answer, and its F1 with the gold answer that fits best.
 
-    Where nothing is left of either answer after `normalize` the versions differ: two answers without words
-    agree in 2.0, and share nothing in 1.1.
+    The versions differ if `normalize` leaves nothing of either answer: in 2.0 two answers without words
+    agree, in 1.1 they share nothing.
 
     Parameters
     ----------
     prediction : str
-        "" for no answer.
+        The predicted answer; "" for no answer.
     answers : sequence of str
-        Gold answers; in 1.1 at least one.
+        Gold answers; at least one in 1.1.
     version : str, default "1.1"
-        Or "2.0".
+        "1.1" or "2.0".
 
     Returns
     -------
@@ -80,7 +80,7 @@ def exact_and_f1(
     Raises
     ------
     InputError
-        When there is no gold answer at all in 1.1.
+        When there is no gold answer in 1.1.
     """
     candidates = [normalize(answer) for answer in answers]
     if version == V2:
@@ -95,6 +95,7 @@ def exact_and_f1(
 
 
 def _overlap(gold: list[str], predicted: Counter[str], n_predicted: int, version: str) -> float:
+    """Return the F1 of two bags of words."""
     if not gold or not predicted:
         return float(version == V2 and not gold and not predicted)
     shared = (Counter(gold) & predicted).total()
@@ -110,29 +111,29 @@ def question_scores(
     predictions: Answers,
     version: str = AUTO,
 ) -> Scores:
-    """Compute exact match and F1 of every question in turn; 0 for one that has no prediction.
+    """Compute exact match and F1 of every question; 0 for a question without a prediction.
 
-    For intervals: `bootstrap(lambda rows: scores.f1[rows].mean(), n)`.
+    Use `bootstrap(lambda rows: scores.f1[rows].mean(), n)` for confidence intervals.
 
     Parameters
     ----------
     questions : sequence of Question
-        With gold answers.
+        Questions with gold answers.
     predictions : mapping of str to str
-        An answer for each id, "" for none.
+        An answer for each id; "" for no answer.
     version : str, default "auto"
         "1.1", "2.0" or "auto", see `score`.
 
     Returns
     -------
     Scores
-        Of n questions, in their order.
+        For n questions, in order.
 
     Raises
     ------
     InputError
-        When there is no question, none has an answer or is said to have none, no prediction belongs to one of
-        them, a prediction is not a text, or the version does not fit.
+        When there is no question, none has an answer or is marked as unanswerable, no prediction belongs to
+        any of them, a prediction is not a text, or the version does not fit.
     """
     version = version_of(questions, version)
     if not questions:
@@ -165,30 +166,30 @@ def with_threshold(
     null_odds: NullOdds,
     threshold: float,
 ) -> Scores:
-    """Return the scores of SQuAD 2.0 when nothing is answered where the null odds are above a threshold.
+    """Return the scores of SQuAD 2.0 if questions with null odds above a threshold are left unanswered.
 
     Parameters
     ----------
     scores : Scores
-        Scores of the predictions as they are, (n,).
+        Scores of the predictions, (n,).
     questions : sequence of Question
-        With gold answers, (n,).
+        Questions with gold answers, (n,).
     predictions : mapping of str to str
-        An answer for each id; only whether there is one counts here.
+        An answer for each id. Only whether there is one matters here.
     null_odds : mapping of str to float
-        How likely each question has no answer, by id: a probability, or a difference of scores.
+        How likely it is that each question has no answer, by id: a probability, or a difference of scores.
     threshold : float
         In the unit of the null odds.
 
     Returns
     -------
     Scores
-        Of the n questions; 1 where nothing is answered and there is no answer.
+        For n questions; 1 if a question without an answer is left unanswered.
 
     Raises
     ------
     InputError
-        When the null odds of a question with a prediction are missing or no number.
+        When the null odds of a question with a prediction are missing or not a number.
     """
     odds = np.full(len(questions), np.nan)  # (n,), not-a-number for questions without a prediction
     for row, question in enumerate(questions):
@@ -200,7 +201,7 @@ def with_threshold(
 
 
 def _number(id: str, value: Any) -> float:
-    """Return the null odds of a question; raise InputError where they are not numbers."""
+    """Return the null odds of a question; raise InputError if they are not a number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not abs(value) <= LARGEST:
         advice = "give a number for every question that has a prediction."
@@ -215,28 +216,28 @@ def score(
     threshold: float = 1.0,
     version: str = AUTO,
 ) -> dict[str, Any]:
-    """Compute the metrics of the official scripts, under the names of evaluate-v2.0.py, in percent.
+    """Compute the metrics of the official scripts, with the names of evaluate-v2.0.py, in percent.
 
     Parameters
     ----------
     questions : sequence of Question
-        With gold answers.
+        Questions with gold answers.
     predictions : mapping of str to str
-        An answer for each id, "" for none. A warning counts questions without one, which are wrong; the
-        script of 2.0 breaks down there. Predictions for other ids are left alone.
+        An answer for each id; "" for no answer. Questions without a prediction are wrong, and a warning
+        counts them; the script of 2.0 crashes then. Predictions for other ids are ignored.
     null_odds : mapping of str to float, optional
-        For each id that has a prediction, how likely it has no answer; 2.0 only.
+        For each id with a prediction, how likely it is that there is no answer; only in 2.0.
     threshold : float, default 1
-        Where the null odds are above it, "" is taken for the prediction; 1 in the script as well.
+        Null odds above which the prediction counts as "". The script has the same default.
     version : str, default "auto"
-        "1.1", "2.0", or "auto": 2.0 where a question has no answer.
+        "1.1", "2.0", or "auto": 2.0 if a question has no answer.
 
     Returns
     -------
     dict
-        `exact`, `f1`, `total`; in 2.0 the same of the questions with and without an answer, HasAns_ and
-        NoAns_ in front; with null odds `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh` as
-        well.
+        `exact`, `f1`, `total`. In 2.0 also the same for the questions with and without an answer, prefixed
+        with HasAns_ and NoAns_. With null odds also `best_exact`, `best_exact_thresh`, `best_f1`,
+        `best_f1_thresh`.
 
     Raises
     ------
@@ -272,7 +273,7 @@ def score(
 
 
 def _metrics(scores: Scores, rows: Any) -> dict[str, Any]:
-    """Average from left to right, as the scripts do; NumPy's sum has another order and last digit."""
+    """Average from left to right, as the scripts do: the order of NumPy's sum has another last digit."""
     n = len(scores.exact[rows])
     metrics: dict[str, Any] = {}
     for name, values in scores._asdict().items():
@@ -290,8 +291,9 @@ def _best_threshold(
 ) -> tuple[float, float]:
     """Return the best percentage that a threshold of the null odds reaches, and the lowest such threshold.
 
-    From answering nothing, which is right for every question without an answer, on by one question at a time
-    in the order of the odds. Like the script it may stop among equal odds, where no threshold can.
+    It starts with answering nothing, which is right for every question without an answer, and adds one
+    question at a time in the order of the odds. Like the script it may stop between equal odds, where no
+    threshold can.
     """
     rows = {question.id: row for row, question in enumerate(questions) if question.id in predictions}
     order = sorted((id for id in null_odds if id in rows), key=null_odds.__getitem__)
@@ -309,24 +311,24 @@ def _best_threshold(
 
 
 def version_of(questions: Questions, version: str = AUTO) -> str:
-    """Return whose rules hold.
+    """Return the version whose rules apply.
 
     Parameters
     ----------
     questions : sequence of Question
-        With gold answers.
+        Questions with gold answers.
     version : str, default "auto"
         "1.1", "2.0" or "auto".
 
     Returns
     -------
     str
-        "1.1" or "2.0", as given or seen from the questions: 2.0 where one has no answer.
+        "1.1" or "2.0", as given; for "auto" it is 2.0 if a question has no answer.
 
     Raises
     ------
     InputError
-        For another version.
+        For any other version.
     """
     if version not in VERSIONS:
         known = ", ".join(VERSIONS)
@@ -346,12 +348,12 @@ def official_text(metrics: Mapping[str, Any]) -> str:
     Parameters
     ----------
     metrics : mapping
-        Metrics of `score`.
+        Metrics that `score` returned.
 
     Returns
     -------
     str
-        JSON: all metrics, indented, in 2.0; exact match and F1 in one line in 1.1.
+        JSON: in 2.0 all metrics, indented; in 1.1 exact match and F1 in one line.
     """
     if "HasAns_total" in metrics or "NoAns_total" in metrics:
         return json.dumps(dict(metrics), indent=2)

@@ -134,7 +134,7 @@ def test_hidden_states_of_a_model_change_by_percents_and_its_heads_are_not_round
         off = np.linalg.norm(found - right) / np.linalg.norm(right)
         assert (off > 1e-4) == (number > 0) and off < 0.05
     kept = []
-    monkeypatch.setattr(CppOps, "keep", lambda _, weight, int8=False: kept.append((weight.shape, int8)))
+    monkeypatch.setattr(CppOps, "prepack", lambda _, weight, int8=False: kept.append((weight.shape, int8)))
     model.optimize_for_inference(int8=True)
     config = model.config
     assert sum(int8 for _, int8 in kept) == 4 * config.L
@@ -189,7 +189,7 @@ CANNOT = [
 
 
 @pytest.mark.parametrize(("engine", "dtype", "isa"), CANNOT)
-def test_who_cannot_have_it_is_told_and_nothing_is_changed(engine, dtype, isa, monkeypatch):
+def test_unsupported_int8_is_refused_and_nothing_is_changed(engine, dtype, isa, monkeypatch):
     monkeypatch.setenv("MINIBERT_ISA", isa)
     model = Bert.from_pretrained(GOLDEN / "hf_tiny", engine, dtype=dtype)
     told = f"int8=True needs the engine cpp, .* leave it out with {engine} in {dtype} on this processor"

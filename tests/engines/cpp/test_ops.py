@@ -356,12 +356,12 @@ def test_read_only_results_are_refused():
         _kernels.Engine("", 1).gemm(a, a, out, False)
 
 
-def test_what_is_kept_for_products_to_come_has_to_be_read_only():
+def test_a_prepacked_matrix_has_to_be_read_only():
     with pytest.raises(ValueError, match="weight is writeable; what is kept may not change"):
-        cpp_ops.CppOps().keep(np.zeros((2, 2), np.float32))
+        cpp_ops.CppOps().prepack(np.zeros((2, 2), np.float32))
 
 
-def test_a_matrix_that_is_kept_is_told_from_its_parts_and_its_transpose():
+def test_a_prepacked_matrix_is_not_confused_with_its_parts_or_transpose():
     """They begin at the same place in memory."""
     run, x = _kernels.Engine("", 1), np.eye(70, dtype=np.float32)
     weight = np.arange(70 * 70, dtype=np.float32).reshape(70, 70)

@@ -198,7 +198,7 @@ def test_interrupted_runs_of_several_processes_equal_that_of_one(corpus, tiny, t
     assert [int(path.stem[-9:]) for path in checkpoints(out / "checkpoints")] == sorted(every_ten)
 
 
-def test_processes_that_were_not_told_the_same_say_what_differs(corpus, tiny, tmp_path):
+def test_processes_with_different_options_say_what_differs(corpus, tiny, tmp_path):
     out = tmp_path / "run"
     found = ended(together(2, flags_for(corpus, tiny, out), [["--batch-size=4"], ["--seed=1"]]))
     assert [status for status, _, _ in found] == [2, 2], found

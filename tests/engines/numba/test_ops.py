@@ -404,21 +404,21 @@ def test_without_numba_the_engine_says_what_to_install(monkeypatch):
         engines.create("numba")
 
 
-def test_machine_code_is_kept_where_numba_is_told_and_otherwise_beside_the_sources(monkeypatch, tmp_path):
+def test_machine_code_is_kept_in_numba_s_cache_folder_or_beside_the_sources(monkeypatch, tmp_path):
     monkeypatch.setattr(numba_jit.numba.config, "CACHE_DIR", str(tmp_path))
-    compiled = numba_jit._kept(numba_jit.cut)
+    compiled = numba_jit._cached(numba_jit.cut)
     assert compiled.stats.cache_path.startswith(str(tmp_path))
     assert numba_jit.numba.config.CACHE_DIR == str(tmp_path)
     monkeypatch.setattr(numba_jit.numba.config, "CACHE_DIR", "")
-    assert "__pycache__" in numba_jit._kept(numba_jit.cut).stats.cache_path
+    assert "__pycache__" in numba_jit._cached(numba_jit.cut).stats.cache_path
 
 
 def test_where_nothing_can_be_kept_a_sentence_says_so_and_the_loops_work():
     scope = {}
     exec("def twice(x):\n    return 2 * x", scope)  # of no file, so that there is no folder either
-    numba_jit._warn_that_nothing_is_kept.cache_clear()
-    with pytest.warns(UserWarning, match="compiles anew in every process.*NUMBA_CACHE_DIR"):
-        assert numba_jit._kept(scope["twice"])(21) == 42
+    numba_jit._warn_that_nothing_is_cached.cache_clear()
+    with pytest.warns(UserWarning, match="compiles again in every process.*NUMBA_CACHE_DIR"):
+        assert numba_jit._cached(scope["twice"])(21) == 42
 
 
 def test_warmup_says_what_it_compiles(capsys):

@@ -320,7 +320,7 @@ def test_what_is_no_dictionary_of_tensors_is_refused(content, tmp_path):
         read_pickled(archive(tmp_path / "x.bin", ended(content)))
 
 
-def test_a_reason_is_told_in_few_words_however_much_it_quotes(tmp_path):
+def test_a_reason_is_short_however_much_it_quotes(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"F" + b"x" * 100_000 + b"\n.")
     with pytest.raises(InputError, match="could not convert string to float") as caught:
         read_pickled(tmp_path / "x.bin")
@@ -444,7 +444,7 @@ def test_damage_anywhere_raises_nothing_but_an_input_error(small, where, what, c
 
 @settings(max_examples=examples(500))
 @given(data=st.data())
-def test_a_damaged_pickle_raises_nothing_but_what_is_told_as_an_input_error(data):
+def test_a_damaged_pickle_raises_nothing_but_expected_errors(data):
     content = bytearray(ended({"a": tensor(), "b": {"c": [1, 2.5, "e"]}}))
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

@@ -304,7 +304,7 @@ def test_one_wrong_bit_in_the_data_is_found(place, tmp_path):
         ("x", {"model_type": "albert"}, r"bert_config\.json: model_type='albert'"),
     ],
 )
-def test_other_architectures_are_told_from_a_bert(name, config, message, tmp_path):
+def test_other_architectures_are_refused(name, config, message, tmp_path):
     def add(tensors):
         tensors[name] = np.ones((2, 2), np.float32)
 
@@ -372,7 +372,7 @@ def test_tensors_in_the_same_bytes_are_refused(offset, tmp_path):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (Value(ONES, dtype=7), "type 7, no plain number"),
+        (Value(ONES, dtype=7), "type 7, not a plain number"),
         (Value(ONES, extra=field(7, b"")), "stored in slices"),
         (Value(ONES, extra=field(4, 2**62)), "ends before x does"),
     ],

@@ -63,7 +63,7 @@ def test_tables_of_the_independent_writer_are_read(per_block):
 
 
 @pytest.mark.parametrize(("kind", "how"), [(b"\1", "by Snappy"), (b"\x07", "in the unknown way 7")])
-def test_compressed_tables_are_refused_and_told_why(kind, how):
+def test_compressed_tables_are_refused_with_a_reason(kind, how):
     with pytest.raises(ValueError, match=f"a block is compressed {how}; save the checkpoint again"):
         sstable.read_table(table([(b"", b"header")], kind=kind))
 

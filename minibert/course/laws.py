@@ -1,0 +1,544 @@
+"""Laws by which one part of a wrong answer may differ from the right one; `diagnosis` tries them.
+
+A law is a function that looks at a part in every question in which it is wrong: what it was, what it should
+have been, and what was asked. It returns a phrase, such as "has the wrong sign", if the law holds in all of
+these questions, and "" otherwise.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+CLOSE = 1e-9  # relative difference of numbers that are equal except for rounding
+CLOSE_FIT = 1e-8  # the same where one of the numbers has been averaged or fitted
+CLOSE_RATIO = 1e-6  # the same of quotients, which lose digits where the divisor is small
+SMALL = 1e-5  # a smaller relative error is that of an approximation, not of a wrong formula
+TINY = 1e-300  # in place of a scale that is zero
+FEW = 0.05  # share of the entries that have to be right, and wrong, to tell where they are
+FEWEST = 3  # entries that have to be wrong to tell where they are
+SIZE = 8  # entries that an array needs to tell where it is wrong
+NOT_FINITE = "is not finite"  # a phrase that begins so names a symptom, and does not explain it
+Arrays = dict[str, Any]
+
+
+class Part(NamedTuple):
+    """One part of the answer to one question, as arrays."""
+
+    found: Any
+    expected: Any
+    arguments: Arrays  # numbers and arrays by name; the right values of other parts are called "the right …"
+    is_total: bool
+
+    @property
+    def difference(self) -> Any:
+        """Return what has been added to the right value."""
+        return self.found - self.expected
+
+
+Law = Callable[[list[Part]], str]
+
+
+def close(found: Any, expected: Any, tolerance: float = CLOSE) -> bool:
+    """Tell whether two arrays are equal except for rounding.
+
+    Parameters
+    ----------
+    found, expected : array
+    tolerance : float
+        Largest difference, relative to the largest value of `expected`.
+
+    Returns
+    -------
+    bool
+        False if the shapes differ, or values that are not finite.
+    """
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        return False
+    if not expected.size or np.array_equal(found, expected):
+        return True
+    if not np.isfinite(expected).all():
+        return False
+    with np.errstate(all="ignore"):
+        return bool(abs(found - expected).max() <= tolerance * abs(expected).max())
+
+
+# Laws of a whole part -------------------------------------------------------------------------------
+
+
+def not_finite(parts: list[Part]) -> str:
+    """Name values that are infinite or NaN."""
+    masks = [~np.isfinite(part.found) for part in parts]
+    if not any(mask.any() for mask in masks):
+        return ""
+    what = f"{NOT_FINITE} (nan or inf)"
+    if all(mask.all() for mask in masks):
+        return f"{what} everywhere"
+    spoilt = [bool(mask.any()) for mask in masks]
+    if all(spoilt):
+        return f"{what} in some places"
+    for name, sizes in _scalars(parts):
+        if [size == 1 for size in sizes] == spoilt:
+            return f"{what} where {name} is 1"
+    return f"{what} in some questions"
+
+
+def zero(parts: list[Part]) -> str:
+    """Name a part that is zero everywhere."""
+    return "is zero everywhere" if _all(parts, lambda part: not np.any(part.found)) else ""
+
+
+def sign(parts: list[Part]) -> str:
+    """Name a part with the opposite sign."""
+    return "has the wrong sign" if _all(parts, lambda part: close(-part.found, part.expected)) else ""
+
+
+def transposed(parts: list[Part]) -> str:
+    """Name the transpose of the right answer."""
+    if _all(parts, lambda part: part.expected.ndim == 2 and close(part.found.T, part.expected)):
+        return "is transposed"
+    return ""
+
+
+def absolute(parts: list[Part]) -> str:
+    """Name the absolute value of the right answer."""
+    return "has lost its signs" if _all(parts, lambda part: close(part.found, abs(part.expected))) else ""
+
+
+def factor(parts: list[Part]) -> str:
+    """Name a factor: a constant, or a power of a size or a number in the question."""
+    factors = _factors((part.found, part.expected) for part in parts)
+    if not factors:
+        return ""
+    if _are_equal(factors) and _number(factors[0]) != "1":
+        phrase = f"is {_number(factors[0])} times what it should be"
+        if parts[0].is_total and abs(factors[0] - 0.5) < CLOSE:
+            phrase += " (after two calls: an accumulator that is replaced, not added to, looks so)"
+        return phrase
+    for name, values in _scalars(parts):
+        for power, words in _POWERS.items():
+            with np.errstate(all="ignore"):
+                if close(factors, np.asarray(values) ** power):
+                    return f"is {words.format(name)} times what it should be"
+    if _are_equal(factors) or all(part.expected.size == 1 for part in parts):
+        return ""
+    return "is off by one factor for the whole array, another in each question"
+
+
+def summed(parts: list[Part]) -> str:
+    """Name the axis over which a sum is missing."""
+    for axis in range(min(part.found.ndim for part in parts)):
+        if _all(parts, lambda part, axis=axis: close(part.found.sum(axis), part.expected)):
+            return f"would be right if it were summed over axis {axis}"
+    return ""
+
+
+def itself(parts: list[Part]) -> str:
+    """Name an argument that is returned unchanged."""
+    for name in _common(parts):
+        if _all(parts, lambda part, name=name: close(part.found, part.arguments[name])):
+            return f"is {name} itself"
+    return ""
+
+
+def term(parts: list[Part]) -> str:
+    """Name an argument, or another part, that is missing as a term, or is an extra one."""
+    for name in _common(parts):
+        terms = [broadcast(part.arguments[name], part.expected) for part in parts]
+        if any(array is None for array in terms):
+            continue
+        factors = _factors((part.difference, array) for part, array in zip(parts, terms, strict=True))
+        if not factors or not _are_equal(factors):
+            continue
+        if abs(factors[0] + 1) < CLOSE:
+            return f"lacks the term {name}"
+        if abs(factors[0] - 1) < CLOSE:
+            return f"has an extra term {name}"
+        return f"is off by {_number(factors[0])} times {name}"
+    return ""
+
+
+def factor_of_argument(parts: list[Part]) -> str:
+    """Name an argument that is missing as a factor, or is an extra one."""
+    for name in _common(parts):
+        for is_of_rows in (False, True):  # whether it has one value for each row
+
+            def shaped(part: Part, name: str = name, is_of_rows: bool = is_of_rows) -> Any:
+                value = part.arguments[name]
+                if is_of_rows:
+                    value = value[..., None]
+                return broadcast(value, part.expected)
+
+            if any(shaped(part) is None for part in parts):
+                continue
+            if _all(parts, lambda part, a=shaped: close(part.found, part.expected * a(part))):
+                return f"has the factor {name} once too often"
+            if _all(parts, lambda part, a=shaped: close(part.found * a(part), part.expected)):
+                return f"lacks the factor {name}"
+    return ""
+
+
+def added(parts: list[Part]) -> str:
+    """Name an added constant."""
+    values = []
+    for part in parts:
+        difference = part.difference
+        if difference.size < 2 or not close(difference, np.full_like(difference, difference.mean())):
+            return ""
+        values.append(float(difference.mean()))
+    if _are_equal(values):
+        return f"is off by an added constant, {_number(values[0])}"
+    return "is off by an added constant, another in each question"
+
+
+def order(parts: list[Part]) -> str:
+    """Name an order in which the right numbers are returned."""
+    if not _all(parts, lambda part: part.found.shape == part.expected.shape and part.found.ndim):
+        return ""
+    if _all(parts, lambda part: close(part.found[::-1], part.expected)):
+        return "has its rows in the opposite order"
+    for shift in (1, -1):
+        if _all(parts, lambda part, n=shift: close(np.roll(part.found, n, 0), part.expected)):
+            return "is shifted by a row"
+    if _all(parts, lambda part: close(np.sort(part.found, None), np.sort(part.expected, None))):
+        return "has the right numbers in another order"
+    return ""
+
+
+def function_of_right(parts: list[Part]) -> str:
+    """Name a simple function of the right answer."""
+    functions: dict[str, Callable[[Any], Any]] = {
+        "is the square of what it should be": np.square,
+        "is the square root of what it should be": np.sqrt,
+        "is one divided by what it should be": np.reciprocal,
+        "is one minus what it should be": lambda right: 1 - right,
+        "is the logarithm of what it should be": np.log,
+        "is minus the logarithm of what it should be": lambda right: -np.log(right),
+        "is the exponential of what it should be": np.exp,
+    }
+    for phrase, function in functions.items():
+        with np.errstate(all="ignore"):
+            if _all(parts, lambda part, f=function: close(part.found, f(part.expected * 1.0))):
+                return phrase
+    return ""
+
+
+def rounded(parts: list[Part]) -> str:
+    """Name the error of an approximation."""
+    errors = []
+    for part in parts:
+        if part.found.shape != part.expected.shape:
+            return ""
+        errors.append(float(abs(part.difference).max() / max(abs(part.expected).max(), TINY)))
+    if max(errors) > SMALL:
+        return ""
+    return (
+        f"is nearly right, to {max(errors):.0e}: an approximation, single precision or a constant cut short"
+    )
+
+
+# Laws of where a part is off ---------------------------------------------------------------------------
+
+
+def by_rows(parts: list[Part]) -> str:
+    """Name the row, the first or the last, that alone is right or wrong."""
+    masks = _wrong_rows([part for part in parts if part.expected.ndim and len(part.expected) > 2])
+    if not masks or all(mask.all() for mask in masks):
+        return ""
+    patterns: dict[str, Callable[[Any], Any]] = {
+        "is right in the first row only": lambda mask: mask[1:].all() and not mask[0],
+        "is right in the last row only": lambda mask: mask[:-1].all() and not mask[-1],
+        "is wrong in the first row only": lambda mask: mask[0] and not mask[1:].any(),
+        "is wrong in the last row only": lambda mask: mask[-1] and not mask[:-1].any(),
+    }
+    for phrase, expected in patterns.items():
+        if all(len(mask) > 2 and expected(mask) for mask in masks):
+            return phrase
+    return ""
+
+
+def large(parts: list[Part]) -> str:
+    """Name entries that are wrong because a number is large, small, positive or negative.
+
+    The number is an argument's entry at the same index, or else the right answer's.
+    """
+    if any(part.found.shape != part.expected.shape or part.found.size < SIZE for part in parts):
+        return ""
+    by_part = [wrong_entries(part) for part in parts]
+    clear = flat([is_clear(part) for part in parts])
+    wrong = flat(by_part)[clear]
+    if wrong.all() or wrong.sum() < FEWEST:
+        return ""
+    for name in _common(parts):
+        arrays = [part.arguments[name] for part in parts]
+        if any(np.shape(array) != part.expected.shape for array, part in zip(arrays, parts, strict=True)):
+            continue
+        values = flat(arrays)[clear]
+        if np.iscomplexobj(values):
+            continue
+        phrase = _by_sign(wrong, values, name) or _by_threshold(wrong, values, name)
+        if phrase:
+            return phrase
+    expected = flat([part.expected for part in parts])[clear]
+    if not np.any(expected[wrong]) and np.any(expected[~wrong]):
+        return "is not zero where it should be"
+    what = "the right number"
+    return _by_sign(wrong, expected, what) or _by_threshold(wrong, expected, what)
+
+
+def flat(arrays: list[Any]) -> Any:
+    """Concatenate the entries of arrays.
+
+    Parameters
+    ----------
+    arrays : list of array
+
+    Returns
+    -------
+    (entries,) array
+    """
+    return np.concatenate([np.ravel(array) for array in arrays])
+
+
+def _by_sign(wrong: Any, values: Any, what: str) -> str:
+    """Return a phrase if exactly the entries with one sign of a value are wrong."""
+    for sign_name, has_sign in {"positive": values > 0, "negative": values < 0}.items():
+        if np.array_equal(wrong, has_sign) and not has_sign.all():
+            return f"is off only where {what} is {sign_name}"
+    return ""
+
+
+def _by_threshold(wrong: Any, values: Any, what: str) -> str:
+    """Return a phrase if exactly the entries with a value beyond some threshold are wrong."""
+    if min(wrong.sum(), (~wrong).sum()) < max(FEWEST, FEW * len(wrong)):
+        return ""
+    where_wrong, where_right = values[wrong], values[~wrong]
+    if where_wrong.max() < where_right.min():
+        return f"is off only where {what} is small (at most {where_wrong.max():.2g})"
+    if where_wrong.min() > where_right.max():
+        return f"is off only where {what} is large (at least {where_wrong.min():.2g})"
+    size_wrong, size_right = abs(where_wrong), abs(where_right)
+    if size_wrong.min() > size_right.max():
+        return f"is off only where {what} is far from zero (beyond {size_wrong.min():.2g})"
+    if size_wrong.max() < size_right.min():
+        return f"is off only where {what} is near zero (within {size_wrong.max():.2g})"
+    return ""
+
+
+def one_in_a_row(parts: list[Part]) -> str:
+    """Name the one entry of each row that alone is wrong, or right."""
+    if any(part.expected.ndim != 2 or part.found.shape != part.expected.shape for part in parts):
+        return ""
+    masks = [wrong_entries(part) for part in parts if min(part.expected.shape) > 2]
+    if not masks or not all(is_clear(part).all() for part in parts):
+        return ""
+    if all((mask.sum(1) == 1).all() for mask in masks):
+        return "is wrong at one entry of each row, and right elsewhere"
+    if all(((~mask).sum(1) == 1).all() for mask in masks):
+        return "is right at one entry of each row only"
+    return ""
+
+
+def multiple_of_rows(parts: list[Part]) -> str:
+    """Name a factor or an added constant that each row, or each column, has to itself."""
+    if any(part.expected.ndim < 2 or part.found.shape != part.expected.shape for part in parts):
+        return ""
+    parts = [part for part in parts if min(part.expected.shape) > 2]
+    if not parts:
+        return ""
+    for axis, what in ((-1, "row"), (0, "column")):
+
+        def spread(values: Any, axis: int = axis) -> Any:
+            return np.broadcast_to(values.mean(axis, keepdims=True), values.shape)
+
+        if _all(parts, lambda part, s=spread: close(part.difference, s(part.difference), CLOSE_FIT)):
+            return f"is off by an added constant of its own in each {what}: a mean or a sum along the {what}"
+        with np.errstate(all="ignore"):
+            ratios = [part.found / part.expected for part in parts]
+        if all(np.isfinite(ratio).all() and close(ratio, spread(ratio), CLOSE_RATIO) for ratio in ratios):
+            return f"is off by a factor of its own in each {what}"
+    for name in _common(parts):
+        if not _all(parts, lambda part, n=name: np.shape(part.arguments[n]) == part.expected.shape):
+            continue
+        if _all(parts, lambda part, n=name: _is_multiple(part.difference, part.arguments[n])):
+            return f"is off by a multiple of {name} in each row, plus a constant of the row"
+    return ""
+
+
+# All laws, from the most to the least specific.
+WHOLE: tuple[Law, ...] = (
+    not_finite,
+    zero,
+    sign,
+    transposed,
+    factor,
+    summed,
+    itself,
+    term,
+    absolute,
+    factor_of_argument,
+    added,
+    order,
+    function_of_right,
+    rounded,
+)
+WHERE: tuple[Law, ...] = (by_rows, one_in_a_row, large, multiple_of_rows)
+# Powers of a size or a number that a factor may be, with their names.
+_POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
+
+
+# Helpers -------------------------------------------------------------------------------------------
+
+
+def _all(parts: list[Part], holds: Callable[..., Any]) -> bool:
+    """Tell whether something holds for a part in all questions."""
+    return all(bool(holds(part)) for part in parts)
+
+
+def multiple(found: Any, expected: Any) -> float | None:
+    """Find the number by which one array is a multiple of another.
+
+    Parameters
+    ----------
+    found, expected : array
+
+    Returns
+    -------
+    float
+        None if the first is not a multiple of the second, or is zero.
+    """
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape or found.size < 1 or not np.isfinite(found).all():
+        return None
+    size = float((expected * expected).sum().real)
+    if not size:
+        return None
+    value = float((found * expected).sum().real / size)
+    if found.size == 1:
+        return value if value else None
+    return value if value and close(found, value * expected) else None
+
+
+def _factors(pairs: Iterable[tuple[Any, Any]]) -> list[float]:
+    """Return for each pair the number by which its first array is a multiple of its second; all or none."""
+    factors = []
+    for found, expected in pairs:
+        value = multiple(found, expected)
+        if value is None:
+            return []
+        factors.append(value)
+    return factors
+
+
+def _are_equal(values: list[float]) -> bool:
+    """Tell whether all values are equal except for rounding."""
+    return bool(np.ptp(values) <= CLOSE * abs(values[0]))
+
+
+def _scalars(parts: list[Part]) -> Iterator[tuple[str, list[float]]]:
+    """List the arguments that are numbers, and the sizes of the others: name, and value in each question."""
+    for name in _common(parts):
+        arrays = [part.arguments[name] for part in parts]
+        if all(array.ndim == 0 and np.isrealobj(array) for array in arrays):
+            yield name, [float(array) for array in arrays]
+        for axis in range(min(array.ndim for array in arrays)):
+            sizes = [array.shape[axis] for array in arrays]
+            yield f"{name}.shape[{axis}]", [float(size) for size in sizes]
+            if min(sizes) > 1:
+                yield f"({name}.shape[{axis}] - 1)", [size - 1.0 for size in sizes]
+                ratios = [(size - 1) / size for size in sizes]
+                yield f"((n - 1)/n with n = {name}.shape[{axis}])", ratios
+
+
+def _common(parts: list[Part]) -> list[str]:
+    """List the arguments that all questions have."""
+    return [name for name in parts[0].arguments if all(name in part.arguments for part in parts)]
+
+
+def broadcast(value: Any, like: Any) -> Any:
+    """Broadcast an array to the shape of another.
+
+    Parameters
+    ----------
+    value, like : array
+
+    Returns
+    -------
+    array
+        None if the value is a number, or its shape does not fit.
+    """
+    if np.ndim(value) == 0:
+        return None
+    try:
+        return np.broadcast_to(value, np.shape(like))
+    except ValueError:
+        return None
+
+
+def wrong_entries(part: Part) -> Any:
+    """Find the entries of a part that are wrong; NaN is.
+
+    Parameters
+    ----------
+    part : Part
+
+    Returns
+    -------
+    array of bool
+        A mask in the shape of the part.
+    """
+    return ~(abs(part.difference) <= CLOSE * max(float(abs(part.expected).max()), TINY))
+
+
+def is_clear(part: Part) -> Any:
+    """Find the entries that are wrong or right whatever the tolerance.
+
+    Parameters
+    ----------
+    part : Part
+        With a found array of the expected shape.
+
+    Returns
+    -------
+    array of bool
+        False where an entry counts as right only because it is small.
+    """
+    is_off = abs(part.difference) > CLOSE_RATIO * abs(part.expected)
+    return wrong_entries(part) | ~is_off | (part.expected == 0)
+
+
+def _wrong_rows(parts: list[Part]) -> list[Any] | None:
+    """Return for each part a mask of the rows that are wrong; None if that can't be told."""
+    if any(part.expected.ndim < 1 or part.found.shape != part.expected.shape for part in parts):
+        return None
+    masks = []
+    for part in parts:
+        rows = len(part.expected)
+        mask = wrong_entries(part).reshape(rows, -1).any(1)
+        if not is_clear(part).reshape(rows, -1)[~mask].all():
+            return None
+        masks.append(mask)
+    return masks
+
+
+def _is_multiple(difference: Any, value: Any) -> bool:
+    """Tell whether each row of a difference is a multiple of the value's row, plus a constant."""
+    if difference.shape[-1] < 4:  # two unknowns fit shorter rows too easily
+        return False
+    rows, others = difference.reshape(-1, difference.shape[-1]), value.reshape(-1, value.shape[-1])
+    for row, other in zip(rows, others, strict=True):
+        table = np.stack([np.ones_like(other), other], 1)
+        fit = table @ np.linalg.lstsq(table, row, rcond=None)[0]
+        if not abs(row - fit).max() <= CLOSE_FIT * max(abs(row).max(), TINY):
+            return False
+    return True
+
+
+def _number(value: float) -> str:
+    """Write a number; as a fraction where that is a simple one."""
+    for denominator in range(1, 13):
+        numerator = value * denominator
+        if abs(numerator - round(numerator)) < CLOSE and abs(numerator) < 100:
+            return f"{round(numerator)}/{denominator}" if denominator > 1 else str(round(numerator))
+    return f"{value:.4g}"

@@ -1,0 +1,260 @@
+"""Read the examples that a run learns from, and those that a finished model is asked about."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibert.base.errors import InputError, MissingFile
+from minibert.base.reading import suffix_of
+from minibert.data.tables import MissingColumn
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.splitting import split, subset
+from minibert.model.head_kinds import OF_CLASSES
+from minibert.tasks import registry
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.task import Task
+
+# The task for a custom table, by the kind of an official task, and the suffixes of tables.
+OWN_TABLES = {
+    "classify": "classify",
+    "regress": "regress",
+    "tag": "tag",
+    "span": "qa",
+    "cosine": "similarity",
+}
+TABLES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson")
+ANSWERS = ("label", "tags", "answer")  # roles of the columns that hold labels
+
+
+class Rows(NamedTuple):
+    """Examples in memory, instead of those in the files that the options name.
+
+    Errors call them "X" and "dev", as the arguments of an estimator's `fit` are called, and count rows from
+    0.
+    """
+
+    train: list[Any]
+    dev: list[Any] | None = None  # None: the share `split_dev` of `train`
+
+
+def read_examples(
+    task: Task,
+    options: FinetuneOptions,
+    rows: Rows | None = None,
+) -> tuple[list[Any], list[Any]]:
+    """Read the training examples and the dev set.
+
+    Examples in memory are stored in the task's `rows`, so that its errors can name them.
+
+    Parameters
+    ----------
+    task : Task
+        The task of the examples.
+    options : FinetuneOptions
+        Say where the data are, and how many examples to take.
+    rows : Rows, optional
+        The examples, if they are in memory.
+
+    Returns
+    -------
+    train, dev : list
+
+    Raises
+    ------
+    InputError
+        When the files can't be read, or a single file would have to be both train and dev without
+        `split_dev`.
+    """
+    data = Path(options.data)
+    if rows is None:
+        _refuse_one_table(task, data)
+    else:
+        task.rows = {"X": rows.train, "dev": rows.dev or []}
+    if rows is not None and rows.dev is not None:
+        train, dev = rows.train, rows.dev
+    elif options.split_dev is None:
+        if data.is_file():
+            advice = "say which share of it is for dev, such as split_dev=0.1"
+            message = f"'{data}' is one file; {advice}, or name a folder with train and dev files."
+            raise InputError(message, split_dev=0.1)
+        try:
+            train = task.read(data, "train")
+        except MissingFile as error:
+            other = f"{task.name}-dev"
+            if other not in registry.TASKS:
+                raise
+            advice = f"Without a train file the task {other} learns from a part of the dev file."
+            raise MissingFile(f"{error} {advice}", **error.arguments) from error
+        dev = task.read(data, "dev")
+    else:
+        stratified = options.stratified and task.kind in OF_CLASSES
+        examples = _the_one_file(task, options) if rows is None else rows.train
+        instead = "give train and dev files" if rows is None else "give dev"
+        train, dev = split(examples, options.split_dev, stratified, instead)
+    train = subset(train, options.train_examples)
+    dev = subset(dev, options.dev_examples)
+    return train, dev
+
+
+def _refuse_one_table(task: Task, data: Path) -> None:
+    """Raise InputError for a table as the data of a task that reads official files of its own."""
+    own = OWN_TABLES.get(task.kind)
+    if own and task.name not in registry.CUSTOM_TABLES and data.is_file() and suffix_of(data) in TABLES:
+        what = f"'{data}' is a file, and {task.name} reads a folder of its official files"
+        raise InputError(f"{what}; for a table of your own choose the task {own}.")
+
+
+def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
+    """Read the only labelled file, dev or train; raise InputError if there are both, or none."""
+    data = Path(options.data)
+    labelled = []  # the examples of each file
+    lacking = []  # why the others could not be used
+    for part in ("dev", "train"):
+        try:
+            labelled.append(task.read(data, part))
+        except (MissingFile, MissingColumn) as error:  # other errors are raised: the file is damaged
+            if isinstance(error, MissingColumn) and error.role not in ANSWERS:
+                raise
+            lacking.append(error)
+        if data.is_file() and labelled:
+            break
+    if len(labelled) == 2:
+        share = options.split_dev
+        problem = f"'{data}' has a train and a dev file, and split_dev={share!r} divides one file"
+        raise InputError(f"{problem}; leave it out, or name one of the two files.", split_dev=share)
+    if not labelled:
+        raise min(lacking, key=lambda error: isinstance(error, MissingFile))
+    return labelled[0]
+
+
+def asked_examples(
+    task: Task,
+    folder: Path,
+    data: str | Path | None,
+    split: str,
+    same_task: bool,
+    labelled: bool = True,
+) -> list[Any]:
+    """Read the examples that a fine-tuned model is asked about: never, by mistake, its training data.
+
+    If the run divided its data by `split_dev`, "train" and "dev" are these parts, also when the data are
+    given.
+
+    Parameters
+    ----------
+    task : Task
+        The task to ask.
+    folder : Path
+        Folder of the model.
+    data : str, Path or None
+        A folder of the task's files, or one file; None for the data that the model was fine-tuned on.
+    split : str
+        "train", "dev" or "test".
+    same_task : bool
+        Whether the model was fine-tuned for this task.
+    labelled : bool, default True
+        Whether a custom table needs a column of labels.
+
+    Returns
+    -------
+    list
+
+    Raises
+    ------
+    InputError
+        When the files can't be read, or the test part of divided data is asked for.
+    """
+    try:
+        return _asked(task, folder, data, split, same_task)
+    except MissingColumn as error:
+        if labelled or error.role not in ANSWERS:
+            message = error.renaming or error.message  # columns are those of the training
+            raise MissingColumn(message, error.role, error.path, error.header, error.where) from error
+        return task.read(error.path, "test")  # a test file may lack the column
+
+
+def source_of(
+    task: Task,
+    folder: Path,
+    data: str | Path | None,
+    split: str,
+) -> str:
+    """Return what errors and reports call the examples that `asked_examples` reads for the same arguments.
+
+    Parameters
+    ----------
+    task : Task
+        The task to ask.
+    folder : Path
+        Folder of the model.
+    data : str, Path or None
+        As for `asked_examples`.
+    split : str
+        As for `asked_examples`.
+
+    Returns
+    -------
+    str
+        The data and the split. A file without splits has only its own name.
+
+    Examples
+    --------
+    >>> source_of(registry.create("rte"), Path("runs/rte"), "glue", "dev")
+    'glue, dev'
+    """
+    if data is None:
+        return f"the data of {folder}, {split}"
+    if not Path(data).is_file():
+        return f"{data}, {split}"
+    options = FinetuneOptions.load(folder / OPTIONS_FILE) if (folder / OPTIONS_FILE).exists() else None
+    is_part = options is not None and split != "test" and _is_divided(task, options, Path(data))
+    return f"{data}, {split}" if is_part else str(data)
+
+
+def _asked(
+    task: Task,
+    folder: Path,
+    data: str | Path | None,
+    split: str,
+    same_task: bool,
+) -> list[Any]:
+    """Read the examples for `asked_examples`. In the folder of a run, the first row that applies decides:
+
+    `data` is given, and the run did not divide it   the split of `data`
+    "test", and the run's data are one file          InputError
+    "test"                                           the split of the run's data
+    the run divided its data                         its train or dev part
+    "dev", for the task of the model                 its dev set, by which it chose the best epoch
+    otherwise                                        the split of the run's data
+    """
+    if not (folder / OPTIONS_FILE).exists():
+        if data is None:
+            raise InputError(f"'{folder}' does not say what it was fine-tuned on; give the data.")
+        return task.read(Path(data), split)
+    options = FinetuneOptions.load(folder / OPTIONS_FILE)
+    if data is None and not Path(options.data).exists():
+        advice = "give their present folder as `data`."
+        raise InputError(
+            f"The data that '{folder}' was fine-tuned on, '{options.data}', are not there; {advice}"
+        )
+    if data is not None and not _is_divided(task, options, Path(data)):
+        return task.read(Path(data), split)
+    if split == "test" and Path(data or options.data).is_file():
+        what = f"is the file that '{folder}' was trained on, and it has no test part"
+        advice = "give another file, or ask for dev, the part that was held out."
+        raise InputError(f"'{data or options.data}' {what}; {advice}")
+    if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
+        return task.read(Path(options.data), split)
+    train, dev = read_examples(task, options)
+    return dev if split == "dev" else train
+
+
+def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
+    """Return whether a run divided these data into train and dev: the same path, or a copy of the file."""
+    if options.split_dev is None:
+        return False
+    if data.resolve() == Path(options.data).resolve():
+        return True
+    try:
+        return data.is_file() and task.read(data, "dev") == _the_one_file(task, options)
+    except InputError:  # it is raised again where the data are read
+        return False
