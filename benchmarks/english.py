@@ -2,10 +2,10 @@
 
     python benchmarks/english.py [--out runs/english] [--steps N] [--threads N]
 
-The text is the English Wikipedia sample and the public-domain books in MINIBERT_DATA/text, and the books in the
-package. Left out are articles and chapters that share 13 words in a row with a task that the model is measured on,
-chapters that are also in the package's books, and Frankenstein, on which the model is measured as well. Every
-finished part stays in --out; the same command continues from there and gives the same bytes.
+The text is the English Wikipedia sample and the public-domain books in MINIBERT_DATA/text, and the books in
+the package. Left out are articles and chapters that share 13 words in a row with a task that the model is
+measured on, chapters that are also in the package's books, and Frankenstein, on which the model is measured
+as well. Every finished part stays in --out; the same command continues from there and gives the same bytes.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from minibert.data.corpus import SentenceStream, embedded_corpus
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("MINIBERT_DATA", ROOT.parent / "shared" / "data"))
 MINIBERT = [sys.executable, "-m", "minibert"]
-# Short sequences first: they are cheap, and teach most of what a small model learns. The last steps have texts of
-# 512 tokens, so that the model can read as many.
+# Short sequences first: they are cheap, and teach most of what a small model learns. The last steps have
+# texts of 512 tokens, so that the model can read as many.
 LENGTHS = "10:0.03,16:0.03,32:0.14,64:0.35,128:0.4,512:0.05"
 STEPS = 14_650  # of 4,096 tokens each: 60 million, nearly three passes over the text
 RUN = [
@@ -111,7 +111,7 @@ def chapters_of(books: str) -> tuple[list[str], list[str]]:
 
 
 def chapters_in(books: str) -> Iterator[str]:
-    """Yield the chapters, which four blank lines separate, without the notices of the site that made the files."""
+    """Yield the chapters, which four blank lines separate, without the notices of the publishing site."""
     for piece in re.split(r"\n{5,}", books):
         if len(piece) < SHORTEST:
             continue
