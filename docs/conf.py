@@ -1,9 +1,12 @@
-"""The site that `make docs` builds, offline: Markdown, the notebooks with their stored outputs, API pages."""
+"""The site that `make docs` builds, offline: Markdown, API pages, and the course.
+
+With the tag `solved` the chapters are those that `make book` has run with the official answers; without it,
+as in `make site`, they are the notebooks with their stored outputs, in which the exercises are open.
+"""
 
 import hashlib
 import json
 import re
-import shutil
 import sys
 from binascii import a2b_base64
 from pathlib import Path
@@ -16,7 +19,9 @@ from docutils.utils.math.latex2mathml import tex2mathml
 import minibert
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "support"))
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "support")]
+
+import book  # noqa: E402
 
 project = "minibert"
 copyright = "the authors of minibert, Apache-2.0"
@@ -48,17 +53,27 @@ highlight_language = "text"  # of a fence that names no language
 pygments_style, pygments_dark_style = "friendly", "monokai"
 
 
+BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"  # with what is between them, up to three deep
 # What LaTeX, Jupyter and GitHub know and docutils does not, and what it knows instead.
 SPELLINGS = [
     (r"\\dots(?![a-zA-Z])", r"\\ldots"),
     (r"\\([bB]igg?)(?![a-zA-Z])", r"\\\1l.\\\1r"),
     (r"(\\[dt]?frac)(\d)(\d)", r"\1{\2}{\3}"),
+    (
+        rf"(\\underbrace{BRACES})_({BRACES})",
+        r"\\underset\2{\1}",
+    ),  # the name is below the brace, not beside it
 ]
 # Where "x log x" wants a space that docutils does not write: before the name; behind it, but for a bracket.
 AROUND_FUNCTIONS = [
     r"(</m(?:i|n|sub|sup|subsup|frac)>|>\)</mo>)(?=\s*<mi[^>]*>[^<]*</mi>\s*<mo>&ApplyFunction;)",
     r"(<mo>&ApplyFunction;</mo>)(?!\s*(?:<mrow>\s*)?<mo[^>]*>[(\[])",
 ]
+
+# A letter with an accent and an index: docutils sets the index below the letter.
+ACCENTED = re.compile(
+    r"<munderover>\s*(<mi>[^<]*</mi>)\s*(<m[in]>[^<]*</m[in]>)\s*(<mo[^>]*>[^<]</mo>)\s*</munderover>"
+)
 
 
 def formula(writer: Any, node: nodes.Element) -> None:
@@ -70,11 +85,12 @@ def formula(writer: Any, node: nodes.Element) -> None:
         written = tex2mathml(text, as_block=isinstance(node, nodes.math_block))
     except MathError as wrong:
         raise RuntimeError(f"{node.source}: {wrong} It stands in {text!r}.") from wrong
+    written = ACCENTED.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', written)
     for place in AROUND_FUNCTIONS:
         written = re.sub(place, r'\1<mspace width="0.1667em"></mspace>', written)
     written = written.replace("<mo maxsize=", '<mo form="prefix" stretchy="true" maxsize=')  # "|", too, grows
+    written = re.sub(r"<mo>([⟨⟩‖∥])</mo>", r'<mo stretchy="false">\1</mo>', written)
     written = re.sub(r"<mo([^>]*)>([|‖∥])</mo>", r'<mo\1 lspace="0" rspace="0">\2</mo>', written)  # as in TeX
-    written = re.sub(r"<mo>([⟨⟩])</mo>", r'<mo stretchy="false">\1</mo>', written)
     behind = node.parent[node.parent.index(node) + 1 :]
     if isinstance(node, nodes.math_block):
         written = f'<div class="formula">{written}</div>'  # which scrolls by itself
@@ -157,12 +173,20 @@ def require_nothing_fetched(app: Any, exception: Exception | None) -> None:
         )
 
 
-def setup(app: Any) -> None:
-    """Copy the notebooks to where Sphinx looks, and register the formulas."""
-    (HERE / "notebooks").mkdir(exist_ok=True)
+def put_notebooks(app: Any, config: Any) -> None:
+    """Put the notebooks where Sphinx looks: with the tag `solved`, chapters of the book for the open ones."""
+    folder = Path(app.srcdir) / "notebooks"
+    folder.mkdir(exist_ok=True)
     for notebook in (HERE.parent / "notebooks").glob("*.ipynb"):
-        shutil.copy(notebook, HERE / "notebooks")
+        text = book.page(notebook.name, "solved" in app.tags, Path(config.book_folder))
+        (folder / notebook.name).write_text(text, "utf-8")
+
+
+def setup(app: Any) -> None:
+    """Register what is done to the notebooks, to links, to pictures and to formulas."""
+    app.add_config_value("book_folder", str(book.BOOK), "env")
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
+    app.connect("config-inited", put_notebooks)
     app.connect("source-read", find_notebooks_here)
     app.connect("source-read", find_pages_of_the_repository)
     app.connect("source-read", say_lines)

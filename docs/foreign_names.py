@@ -1,4 +1,4 @@
-"""Write the tables of docs/coming-from.md: what options and arguments of other libraries are called here.
+"""Write the tables of docs/coming-from.md: what options, arguments and attributes elsewhere are called here.
 
 python docs/foreign_names.py          # writes them between the marks of the page
 """
@@ -6,7 +6,7 @@ python docs/foreign_names.py          # writes them between the marks of the pag
 from collections.abc import Iterator
 from pathlib import Path
 
-from minibert.base.foreign_names import FOREIGN_ARGUMENTS, FOREIGN_NAMES
+from minibert.base.foreign_names import FOREIGN_ARGUMENTS, FOREIGN_ATTRIBUTES, FOREIGN_NAMES
 
 PAGE = Path(__file__).with_name("coming-from.md")
 BEGIN, END = "<!-- table: {} -->\n", "<!-- end -->"
@@ -39,6 +39,15 @@ def arguments() -> str:
     return "\n".join(lines) + "\n"
 
 
+def attributes() -> str:
+    """Return the table of attributes and methods of objects."""
+    lines = ["| object | attribute there | here |", "|---|---|---|"]
+    for kind, remedies in FOREIGN_ATTRIBUTES.items():
+        for names, remedy in grouped(remedies):
+            lines.append(f"| `{kind}` | {names} | {remedy} |")
+    return "\n".join(lines) + "\n"
+
+
 def as_statement(remedy: str) -> str:
     """Return what an error asks as a statement."""
     if remedy.startswith("Did you mean "):
@@ -48,7 +57,8 @@ def as_statement(remedy: str) -> str:
 
 def filled(page: str) -> str:
     """Return a page with its tables as they should be."""
-    for name, table in {"options": options(), "arguments": arguments()}.items():
+    tables = {"options": options(), "arguments": arguments(), "attributes": attributes()}
+    for name, table in tables.items():
         before, mark, rest = page.partition(BEGIN.format(name))
         _, end, after = rest.partition(END)
         page = before + mark + table + end + after

@@ -88,10 +88,9 @@ course.show(
 #
 # ## 2. Pieces become vectors
 #
-# Two special pieces frame the input: `[CLS]` opens it and `[SEP]` closes it. BERT may also be given two texts
-# at once, say a question and a passage; then another `[SEP]` stands between them, and every piece is assigned
-# to a **segment**, A or B (section 3 and figure 2 of the paper). Here is our sentence, and a second one after
-# it:
+# Two special pieces frame the input: `[CLS]` opens it and `[SEP]` closes it. BERT may also be given two texts at once,
+# say a question and a passage; then another `[SEP]` separates them, and every piece is assigned to a **segment**, A or
+# B (section 3 and figure 2 of the paper). Here is our sentence, and a second one after it:
 
 # %%
 single = tokenizer(sentence)
@@ -131,8 +130,8 @@ course.show(
 )
 
 # %% [markdown]
-# Every row of the third map is the same, because all our pieces are in segment A. Without the second map, the sum for
-# a piece would be the same wherever it stands, and the model could not tell *the whale swallowed Jonah* from *Jonah
+# Every row of the third map is the same, because all our pieces are in segment A. Without the second map, the sum for a
+# piece would be the same at every position, and the model could not tell *the whale swallowed Jonah* from *Jonah
 # swallowed the whale*. Chapter 2 proves that.
 #
 # ## 3. Vectors look at each other

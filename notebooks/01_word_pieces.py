@@ -50,7 +50,7 @@ from matplotlib.patches import Rectangle
 
 from minibert import Tokenizer, course
 from minibert.core import wordpiece as simple
-from minibert.data.corpus import embedded_corpus
+from minibert.data.corpus import embedded_corpus, sentences
 from minibert.tokenizer import BasicTokenizer, count_files, learn_vocab
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.report import nats_per_byte, segmented
@@ -269,7 +269,7 @@ course.say("| text | code points | words | |\n|---|---|---|---|\n" + "\n".join(r
 
 # %% [markdown]
 # The Hindi row is not a bug in minibert: the published uncased models do the same, and minibert follows them to the
-# letter. This is why one should prefer the cased versions of the multilingual models. If your text comes from PDF
+# letter. This is why you should prefer the cased versions of the multilingual models. If your text comes from PDF
 # files, look for ligatures and soft hyphens before you look for anything deeper.
 #
 # ## 3. Joining neighbours
@@ -520,8 +520,8 @@ lesson.check(gain, draw=draw_pair, same_as=gain_by_counting, times=40, tolerance
 #
 # $$ \Delta L = f(n) - \bigl[f(c(a)) - f(c(a) - n)\bigr] - \bigl[f(c(b)) - f(c(b) - n)\bigr] + \bigl[f(N) - f(N - n)\bigr] . $$
 #
-# If $a = b$, then each join takes two from the same count, and $f(c(a)) - f(c(a) - 2n)$ stands in place of the first two
-# brackets. Now join a pair in all the books, count everything anew, and compare.
+# If $a = b$, then each join takes two from the same count, and $f(c(a)) - f(c(a) - 2n)$ replaces the first two
+# brackets. Now join a pair in all the books, count everything again, and compare.
 
 
 # %%
@@ -675,10 +675,10 @@ course.show(
 course.source(simple.learn)
 
 # %% [markdown]
-# (Gains are rounded so that the last bit of a logarithm does not decide between tied pairs.) It counts
-# the text anew for each join, which is easy to read and slow. The function that minibert really uses makes
-# the same choices, but only visits words that have changed; tests compare it with this one. It takes only a
-# moment to learn 8,192 pieces by each rule.
+# (Gains are rounded so that the last bit of a logarithm does not decide between tied pairs.) It counts the text again
+# for each join, which is easy to read and slow. The function that minibert really uses makes the same choices, but only
+# visits words that have changed; tests compare it with this one. It takes only a moment to learn 8,192 pieces by each
+# rule.
 
 # %%
 vocabularies = {rule: learn_vocab(words, 8_192, objective=rule) for rule in ("likelihood", "frequency")}
@@ -690,6 +690,15 @@ course.say(
         for rule, vocab in vocabularies.items()
     )
 )
+
+# %% [markdown]
+# A single verse is enough to watch the learner at work. Press Play, or move the slider: each frame is one join. The
+# words in their pieces are above, and below are the pairs that gain most, with the counts that enter the formula.
+
+# %%
+lines = filter(None, sentences([embedded_corpus()]))
+verse = next(line for line in lines if line.startswith("The father shall be divided against"))
+course.animations.joins(verse)
 
 # %% [markdown]
 # Joins are listed in the order in which they were made, so the first 256 pieces *are* the vocabulary of
@@ -794,8 +803,8 @@ course.say(
 #
 # Learning is done once. Cutting is done for every word that is ever read, and here BERT does not repeat the joins. It
 # uses **greedy matching**: take the longest piece that the word begins with, then the longest `##` piece that continues
-# it, and so on to the end. If at some place no piece fits, the whole word becomes **[UNK]**, a special piece for what
-# is unknown.
+# it, and so on to the end. If at some position no piece fits, the whole word becomes **[UNK]**, a special piece for
+# what is unknown.
 #
 # ### Exercise 01.4 (core): longest match first
 # Cut a word into pieces. `pieces` is a set of strings. The answer is a list of pieces, or `["[UNK]"]`. An empty word
@@ -840,8 +849,8 @@ lesson.check(longest_match, draw=draw_vocabulary, same_as=numbered_match, times=
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# For each `begin`, try the ends from the last letter of the word down to `begin + 1`, and stop at the first for which the
-# string between is a piece. If there is none, the word as a whole is unknown, whatever was found before.
+# For each `begin`, try the ends from the last letter of the word down to `begin + 1`, and stop at the first for which
+# the string in between is a piece. If there is none, the word as a whole is unknown, whatever was found before.
 #
 # </details>
 # <details><summary>Solution 01.4</summary>
@@ -873,7 +882,7 @@ lesson.check(longest_match, draw=draw_vocabulary, same_as=numbered_match, times=
 # </details>
 
 # %% [markdown]
-# And the real one, which gives ids and places instead of strings:
+# And the real one, which gives ids and positions instead of strings:
 
 # %%
 course.source(GreedyCore.match)
@@ -1075,8 +1084,8 @@ course.say(
 # ## 8. Keep it
 #
 # A vocabulary is a plain text file with one piece on each line, and the number of the line (from 0) is the id. The five
-# special pieces come first. `save_pretrained` writes this `vocab.txt`, and beside it two JSON files which tell Hugging
-# Face's libraries about lower-casing. If `transformers` is installed here, the cell compares its ids with ours.
+# special pieces come first. `save_pretrained` writes this `vocab.txt`, and two JSON files which tell Hugging Face's
+# libraries about lower-casing. If `transformers` is installed here, the cell compares its ids with ours.
 
 # %%
 folder = Path("vocabulary")

@@ -69,9 +69,9 @@ share_guess = lesson.predict(
 # `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 #
 # **Special tokens** such as `[CLS]` and `[SEP]` are entries of the vocabulary that spell no piece of text. `[SEP]`
-# closes a text. `[CLS]` stands in front of everything; it means nothing by itself, and that is the point: it is a free
-# place where the model can gather what it has to say about the whole input. From here on a **token** is one place in
-# such a sequence, whether it holds a piece of the text or a special token.
+# closes a text. `[CLS]` comes before everything; it means nothing by itself, and that is the point: it is a free place
+# where the model can gather what it has to say about the whole input. From here on a **token** is one place in such a
+# sequence, whether it holds a piece of the text or a special token.
 #
 # Every token comes with three whole numbers (section 3 of [the paper](https://arxiv.org/abs/1810.04805), figure 2):
 #
@@ -456,7 +456,7 @@ width_guess.answer(
 #
 # The $\odot$ multiplies number by number, and $\varepsilon$ is tiny: it guards against a division by zero. Afterwards a
 # vector $n = (x-\mu)/\sqrt{\sigma^2+\varepsilon}$ has mean zero and squared length $H\sigma^2/(\sigma^2+\varepsilon)$,
-# and it no longer shows whether $x$ was shifted or, but for $\varepsilon$, scaled. Chapter 6 takes LayerNorm apart.
+# and it no longer shows whether $x$ was shifted or, apart from $\varepsilon$, scaled. Chapter 6 takes LayerNorm apart.
 
 # %%
 ops, eps = Ops(), config.layer_norm_eps
@@ -469,14 +469,14 @@ course.equal("shift and scale are forgotten", shifted, normal)
 course.say(
     f"Before LayerNorm our vectors have lengths from {np.linalg.norm(summed, axis=1).min():.3f} to "
     f"{np.linalg.norm(summed, axis=1).max():.3f}; afterwards all of them have length "
-    f"$\\sqrt H$ = {math.sqrt(config.H):.3f}, but for $\\varepsilon$."
+    f"$\\sqrt H$ = {math.sqrt(config.H):.3f}, apart from $\\varepsilon$."
 )
 
 # %% [markdown]
-# The second step is for training only. **Dropout** sets a tenth of all numbers to zero, drawn anew at each step, and
+# The second step is for training only. **Dropout** sets a tenth of all numbers to zero, drawn afresh at each step, and
 # scales the others up to make up for it; the model learns not to rely on any single number. The random bits come from
-# minibert, so that every engine draws the same ones. A model drops numbers in many places, and no two of them should drop
-# the same ones, so each place has a number of its own, its site. That of the input is `EMBEDDING_SITE`.
+# minibert, so that every engine draws the same ones. A model drops numbers in many places, and no two of them should
+# drop the same ones, so each place has a number of its own, its site. That of the input is `EMBEDDING_SITE`.
 #
 # ### Exercise 02.3 (core): the embedding block
 #
@@ -552,7 +552,7 @@ course.source(Ops.embedding_block)
 #
 # $$ f(\Pi X) = \Pi f(X), $$
 #
-# and is called **permutation-equivariant**. If the input of a token does not depend on where it stands, neither does
+# and is called **permutation-equivariant**. If the input of a token does not depend on its position, neither does
 # anything that follows. Let us shuffle a sentence and look at what the model makes of `[CLS]`.
 
 # %%
@@ -1050,6 +1050,6 @@ lesson.keep()
 #
 # * [Chapter 03](03_masks_and_next_sentences.ipynb), *Masks and next sentences*: what BERT is asked about the input that
 #   you can build now.
-# * `minibert/core/batch.py` is the packed batch of the library, with weights and labels beside the ids.
+# * `minibert/core/batch.py` is the packed batch of the library, with weights and labels next to the ids.
 # * Section 3.5 of [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762) has the sinusoids; figure 2 of
 #   [Devlin et al. 2019](https://arxiv.org/abs/1810.04805) the three tables.

@@ -415,9 +415,9 @@ course.source(Ops.softmax_cross_entropy)
 # ## 3. The masked language model
 #
 # Why hide anything? A model that reads from left to right can simply be asked for the next piece at every place: it has
-# not seen it. That is how GPT is trained, and it uses only what stands on the left. We want both sides. But let every
-# token look both ways, through two or more layers, and the question answers itself: the neighbours of a place have
-# looked at it in layer 1, so in layer 2 it reads its own answer from them. ELMo's way out was to train one model in each
+# not seen it. That is how GPT is trained, and it uses only what is on the left. We want both sides. But let every token
+# look both ways, through two or more layers, and the question answers itself: the neighbours of a place have looked at
+# it in layer 1, so in layer 2 it reads its own answer from them. ELMo's way out was to train one model in each
 # direction and put their results side by side, so that no layer ever sees both. BERT's is to take the piece out of the
 # input (section 3.1 and figure 3 of the paper). The price: only about 15% of the places teach anything in a step.
 #
@@ -716,7 +716,7 @@ lesson.check(copier_loss, draw=frequencies_and_rates, same_as=by_enumeration, ti
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Write a table `joint` of V rows and V + 1 columns: the probability that piece y stood there and x is shown, the first
+# Write a table `joint` of V rows and V + 1 columns: the probability that piece y was there and x is shown, the first
 # column for `[MASK]`. It is a sum of three tables, one for each rate.
 #
 # </details>
@@ -758,9 +758,9 @@ lesson.check(copier_loss, draw=frequencies_and_rates, same_as=by_enumeration, ti
 #
 # $$ L = m H(p) - \sum_x a_x \Big[ g_x \ln g_x + (1-k_x) \sum_{y \ne x} p_y \ln\big((1-k_x)\, p_y\big) \Big] . $$
 #
-# The difference $H(p) - L$ has a name of its own: it is the **mutual information** of the answer and what is shown, how
-# much one tells us about the other. It can also be written with the entropies of the two, and of both together:
-# $I = H(y) + H(x) - H(x, y)$.
+# The difference $H(p) - L$ has its own name: it is the **mutual information** of the answer and what is shown, how much
+# one tells us about the other. It can also be written with the entropies of the two, and of both together: $I = H(y) +
+# H(x) - H(x, y)$.
 
 
 # %%

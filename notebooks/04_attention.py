@@ -239,9 +239,9 @@ lesson.check(attend, draw=draw_qkv, law=is_attention)
 # %% [markdown]
 # ## 2. Attention does not know the order
 #
-# Nothing in the formula mentions where a token stands, and one line checks what chapter 2 said of all of BERT: put the
-# tokens in another order, and the same outputs come out in that order. It takes the position vectors to tell "dog bites
-# man" from "man bites dog".
+# Nothing in the formula mentions the position of a token, and one line checks what chapter 2 said of all of BERT: put
+# the tokens in another order, and the same outputs come out in that order. It takes the position vectors to tell "dog
+# bites man" from "man bites dog".
 
 # %%
 rng = np.random.default_rng(4)
@@ -903,10 +903,10 @@ course.show(
 #
 # What can a head do? Nothing in this chapter has learnt anything yet, but a head is only three matrices, and we may
 # write some down. The layer below has three heads, and we want them to attend to the token before, to the token after,
-# and to the same word wherever it stands in the sentence.
+# and to the same word wherever it occurs in the sentence.
 #
-# For neighbours, the vectors have to say where they stand. Give position $i$ the cosines and sines of $i$ times the
-# rates $w_k = \pi k / (m+1)$, $k = 1, \dots, m$:
+# For neighbours, the vectors have to say where they are. Give position $i$ the cosines and sines of $i$ times the rates
+# $w_k = \pi k / (m+1)$, $k = 1, \dots, m$:
 #
 # $$ p_i = (\cos w_1 i, \dots, \cos w_m i,\ \sin w_1 i, \dots, \sin w_m i), \qquad
 #    p_i \cdot p_j = \sum_k \cos w_k (i - j) . $$
@@ -1000,7 +1000,7 @@ show(by_hand, text=sentence)
 # * Attention is quadratic in the length, and still a small part of BERT's arithmetic at the lengths that it reads.
 #
 # Row $i$ of an untrained map is nearly even, about $1/n$ everywhere. Chapter 8 shows what follows from this for
-# training, and it is no small matter.
+# training, and it matters a lot.
 
 # %%
 lesson.keep()

@@ -489,14 +489,14 @@ lesson.check(one_of_bias)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# The number $x_{tk}$ stands in the formula of $y_{t1}, y_{t2}, \dots, y_{tN}$, and in no other row. In the formula of
+# The number $x_{tk}$ appears in the formula of $y_{t1}, y_{t2}, \dots, y_{tN}$, and in no other row. In the formula of
 # $y_{tn}$ it is multiplied by $W_{kn}$.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The number $W_{kn}$ stands in column $n$ of *every* row of $y$, each time beside another $x$. So does $b_n$, and there
-# the multiplier is 1.
+# The number $W_{kn}$ appears in column $n$ of *every* row of $y$, each time with a different $x$. So does $b_n$, and
+# there the multiplier is 1.
 #
 # </details>
 # <details><summary>Solution 05.3</summary>
@@ -956,8 +956,8 @@ lesson.check(slope_of_normal)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The slope of an integral with respect to its upper end is what stands under the integral, at that end. Do not forget
-# the factor before it.
+# The slope of an integral with respect to its upper end is the integrand at that end. Do not forget the factor before
+# it.
 #
 # </details>
 # <details><summary>Solution 05.8</summary>
@@ -1259,9 +1259,9 @@ for place in places[:3]:
     print("  ", *shown[:2], "[ ? ]", *shown[3:], "     it was", shown[2])
 
 # %% [markdown]
-# Before we train, the opponents. Who knows nothing but how frequent each piece is has the **unigram** loss. Much better,
-# and still without any training, is a table of counts: which piece follows which. (Pairs that were seen rarely are mixed
-# with the frequencies, as chapter 10 explains.)
+# Before we train, the opponents. A model that knows nothing but how frequent each piece is has the **unigram** loss.
+# Much better, and still without any training, is a table of counts: which piece follows which. (Pairs that were seen
+# rarely are mixed with the frequencies, as chapter 10 explains.)
 
 # %%
 hidden_pieces, on_the_left = held_out[places], held_out[places - 1]
@@ -1575,9 +1575,8 @@ course.say(
 # ### Why exactness matters
 #
 # Would ordinary differences have found them, in float32, which is what training runs in? The picture shows the error
-# that each checker measures for each fault, beside the one that it measures when nothing is wrong. That first group is
-# the checker's noise: a tolerance has to lie above it. A fault is found only if its bar rises above the
-# tolerance.
+# that each checker measures for each fault, next to the one that it measures when nothing is wrong. That first group is
+# the checker's noise: a tolerance has to lie above it. A fault is found only if its bar rises above the tolerance.
 
 
 # %%

@@ -57,7 +57,7 @@ def derivative(function, x, v):
 # ## 1. Copies come back as sums
 #
 # Start with the easiest operation that people get wrong. BERT's masked positions are rows of a big array: take rows 4,
-# 1 and once more 4 of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. Three rows of `dy` come back. To
+# 1 and then 4 again of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. Three rows of `dy` come back. To
 # which rows of `x` do they belong, and what does row 4 get, which was taken twice? And row 0, which was not taken?
 #
 # ### Exercise 06.1 (easy): the gradient of one row
@@ -486,7 +486,7 @@ course.equal(
 # that people look up, because $\mu$ and $r$ each depend on *every* $x_i$. You will not look it up. You will walk back
 # through four lines, as in chapter 05, and put the walk into one formula at the end.
 #
-# ### Exercise 06.4 (easy): the way there, in four lines
+# ### Exercise 06.4 (easy): the forward pass, in four lines
 #
 # Take a single row, and write one function for each of $c$, the variance, $r$ and $y$. Remember chapter 05: no `abs`, no
 # `var`. The judge sends complex numbers through them, for the way back begins here.
@@ -528,7 +528,7 @@ lesson.check(scaled)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# eps stands under the root, beside the variance. The row n is `c * rstd`.
+# eps goes under the root, with the variance. The row n is `c * rstd`.
 #
 # </details>
 # <details><summary>Solution 06.4</summary>
@@ -556,7 +556,7 @@ lesson.check(scaled)
 # | `x - x.mean()` | `x.mean() - x` | The sign: each number minus the mean. |
 # | `(c * c).mean()` | `(c * c).sum() / (len(c) - 1)` | LayerNorm divides by H, not by H - 1. |
 # | `(c * c).mean()` | `(abs(c) ** 2).mean()` | abs forgets the imaginary part, and with it the derivative. |
-# | `np.sqrt(variance + eps)` | `(np.sqrt(variance) + eps)` | eps stands under the root. |
+# | `np.sqrt(variance + eps)` | `(np.sqrt(variance) + eps)` | eps belongs under the root. |
 # | `1 / np.sqrt(variance + eps)` | `np.sqrt(variance + eps)` | That is the spread; one over it is asked for. |
 # | `c * rstd * gamma + beta` | `c / rstd * gamma + beta` | rstd is one over the spread already, so it multiplies. |
 # | `c * rstd * gamma + beta` | `c * rstd * gamma` | beta is missing. |
@@ -746,7 +746,7 @@ lesson.check(d_input)
 # </details>
 
 # %% [markdown]
-# ### Exercise 06.8 (hard): LayerNorm, there and back
+# ### Exercise 06.8 (hard): LayerNorm, forward and backward
 #
 # You have walked all the way. Now put `d_rstd`, `d_variance`, `d_centred` and `d_input` into one line, on paper. With
 # $n = r\,c$ in place of $c$, nearly all powers of $r$ go away, and the mean of $n$ is zero. What is left has two means in
@@ -1002,8 +1002,8 @@ for offset in (0.0, 100.0, 10_000.0):
 #
 # $$ S = \frac{Q K^\top}{\sqrt D}, \qquad P = \operatorname{softmax}(S) \text{ by rows}, \qquad Y = (P \odot m)\, V, $$
 #
-# where $\odot$ multiplies entry by entry. Three lines there, and you will walk back through them in three exercises.
-# There is nothing new in any of them: two matrix products, a product entry by entry, and a softmax.
+# where $\odot$ multiplies entry by entry. There are three lines, and you will walk back through them in three
+# exercises. There is nothing new in any of them: two matrix products, a product entry by entry, and a softmax.
 #
 # ### Exercise 06.9 (core): back through the values
 #
@@ -1030,8 +1030,8 @@ lesson.check(d_probabilities)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# For a moment call the product A = p * m. In y = A v, the array v stands where the weight of a linear layer stands, and A
-# where its x does. You have both gradients from 05.4.
+# For a moment call the product A = p * m. In y = A v, the array v is where the weight of a linear layer is, and A where
+# its x does. You have both gradients from 05.4.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1065,8 +1065,8 @@ lesson.check(d_probabilities)
 # ### Exercise 06.10 (core): back through the softmax
 #
 # $P$ is a softmax of $S$ in each row. From `dp` and `p`, both (n, n), return the gradient of the scores. Chapter 05 has
-# the Jacobian of softmax for one row, $\operatorname{diag}(p) - p\,p^\top$. Multiply it with a row of `dp`, and do not
-# build it: what is left is a sum and two products.
+# the Jacobian of softmax for one row, $\operatorname{diag}(p) - p\,p^\top$. Multiply it by a row of `dp` without
+# building it: what is left is a sum and two products.
 
 
 # %%

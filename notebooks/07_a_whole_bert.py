@@ -100,7 +100,7 @@ for name, shape in recorder.seen:
 # %% [markdown]
 # Two things in this list deserve a second look.
 #
-# The last layer returns fewer rows than went in. Nobody reads the others: what stands on top of the stack, two **output
+# The last layer returns fewer rows than went in. Nobody reads the others: what is on top of the stack, two **output
 # heads** (no relatives of the attention heads), looks at the `[CLS]` of each sequence and at the masked pieces, and at
 # nothing else. Every token still offers itself as key and value, so the numbers that remain are exactly those of a full
 # computation, at a lower cost.

@@ -269,7 +269,7 @@ unigram = best_bias(counts) if lesson.passed("08.2") else np.log(shares)
 #
 # The loop hardly ever reads the same window twice, so the loss of a batch, measured before its step, is as honest as
 # one on held-out text. We keep the **gain**: by how much the loss is below that of the best constant guess on the same
-# letters. A gain of zero means that the context was of no use.
+# letters. A gain of zero means that the context was useless.
 
 # %%
 ops = Ops()  # minibert's own, so that your curves and these agree
@@ -390,9 +390,9 @@ course.say(
 #
 # ## 3. One in n
 #
-# Letters depend on their neighbours. After "q" comes "u". To use that, a masked position has to do two things: *look* at
-# the token beside it, and *draw a conclusion* from what it sees there. At the start it can do neither. The scores are
-# near zero, so its attention weights are all near $1/n$, and what arrives is the mean of all values in the window:
+# Letters depend on their neighbours. After "q" comes "u". To use that, a masked position has to do two things: *look*
+# at the token next to it, and *draw a conclusion* from what it sees there. At the start it can do neither. The scores
+# are near zero, so its attention weights are all near $1/n$, and what arrives is the mean of all values in the window:
 #
 # $$ p_j = \frac1n, \qquad y = \frac1n \sum_j v_j, \qquad \frac{\partial y}{\partial v_j} = \frac1n . $$
 #
@@ -887,6 +887,12 @@ course.show(
     "Mean attention maps of both heads on windows of 12, before and after training. Before, all cells are alike. After, "
     "the cells beside the main diagonal are the darkest.",
 )
+
+# %% [markdown]
+# Between the first map and the last one lies the whole training. Here it is for one head, with both curves.
+
+# %%
+course.animations.neighbour_head(maps, smoothed(gains[12], 30))
 
 # %% [markdown]
 # The loss and the heads move together. A loss curve alone would never have told you that, but the maps do:

@@ -239,6 +239,30 @@ course.show(
 # nobody told it the curvatures. That is the one BERT is trained with (appendix A.2 of the paper), and we now take it
 # apart.
 #
+# That valley was made up. Here is a real one, of a linear layer with a single weight and a bias: from the length of a
+# word it guesses whether a punctuation mark follows. A larger weight can be made up for by a smaller bias, so the valley
+# lies aslant. Several learning rates are tried for each of the two, and you see the one whose mean loss is lowest.
+
+# %%
+pages = islice(filter(None, sentences([embedded_corpus()])), 100)
+found = re.findall("([a-z]+)([,.;:?!]?)", " ".join(pages).lower())[: lesson.scale(1000, 100)]
+lengths = np.array([[len(word)] for word, _ in found], float)
+followed = np.array([bool(mark) for _, mark in found], int)
+
+
+def loss_of_marks(point):
+    """Return the loss of a weight and a bias, and its gradient."""
+    weight, bias = point
+    logits, saved = reference.linear(lengths, np.array([[0, weight]]), np.array([0, bias]))
+    nll, saved_loss = reference.softmax_cross_entropy(logits, followed)
+    dlogits = reference.softmax_cross_entropy_backward(np.full(len(nll), 1 / len(nll)), saved_loss)
+    _, dweight, dbias = reference.linear_backward(dlogits, saved)
+    return nll.mean(), np.array([dweight[0, 1], dbias[1]])
+
+
+course.animations.descent(loss_of_marks, start=(-0.6, 1.0), names=("weight", "bias"))
+
+# %% [markdown]
 # ## 3. Two running means
 #
 # Adam keeps two numbers for each parameter. The **first moment** $m$ is a running mean of the gradient, the

@@ -92,9 +92,9 @@ lesson.sheet()
 engine, sealed = lesson.engine(), lesson.sealed()
 
 # %% [markdown]
-# An engine is not a run. Around it there is a vocabulary, there are masks, a batch, a rate and a step, and you wrote these
-# as well. What has passed lies in `mine.py` beside the engine, and goes into the last run. Wherever something is open,
-# minibert's own stands in, and here you see which. (The step is exercise 10.2, further down.)
+# An engine is not a run. Around it there is a vocabulary, there are masks, a batch, a rate and a step, and you wrote
+# these as well. What has passed is in `mine.py`, next to the engine, and goes into the last run. Wherever something is
+# open, minibert's own stands in, and here you see which. (The step is exercise 10.2, further down.)
 
 # %%
 count_pairs, gain_of = lesson.tool("count_pairs"), lesson.tool("gain")
@@ -485,7 +485,7 @@ guess.answer(
 
 # %% [markdown]
 # Now the other half of the proof: the loop stays, the engine changes. In double precision, twenty losses of your engine
-# beside twenty of the reference. If all operations are yours, it is the sealed engine that runs here, and nothing but
+# next to twenty of the reference. If all operations are yours, it is the sealed engine that runs here, and nothing but
 # plumbing can have helped.
 
 # %%
@@ -551,7 +551,7 @@ course.show(
 # %% [markdown]
 # ## 6. Pre-train
 #
-# The paper's pre-training as a whole, and yours beside it:
+# The paper's pre-training as a whole, and yours next to it:
 #
 # | | BERT-BASE, in the paper | yours |
 # |---|---|---|
@@ -1014,7 +1014,7 @@ print(
 # * Your engine and the reference agree on twenty losses to ten digits. It was your derivatives that
 #   trained the model.
 # * A mean over a batch is not the mean of its parts' means. With the weights of the whole batch, the parts add up.
-# * A curve means something only beside its floors, and a claim only beside its controls.
+# * A curve means something only next to its floors, and a claim only next to its controls.
 #
 # ## Words
 #

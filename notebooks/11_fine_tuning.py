@@ -29,7 +29,7 @@
 # * build the floor that a model has to beat, and say with an interval whether it does;
 # * find out which of three good-looking reports can't be believed.
 #
-# It needs no exercise of other chapters. What you have solved there runs here, as part of your engine.
+# It needs no exercises from other chapters. What you have solved there runs here, as part of your engine.
 
 # %%
 # %matplotlib inline
@@ -71,7 +71,7 @@ lesson = course.begin("11")
 # %% [markdown]
 # ## 1. A BERT, and text that it has not read
 #
-# If chapter 10 has left a folder `my_bert` beside this notebook, that is the BERT that we teach. Otherwise minibert's
+# If chapter 10 has left a folder `my_bert` next to this notebook, that is the BERT that we teach. Otherwise minibert's
 # fast engine reads the books of the package for less than a minute and leaves one of the same form: two layers of 64
 # numbers, and 32 positions.
 #
@@ -172,8 +172,8 @@ course.equal("probabilities of things sum to one", ((toy + 1) / (toy.sum() + len
 # ### Exercise 11.1 (core): naive Bayes
 #
 # `bags` is a list of lists of things, such as pieces, `labels` has a label for each. For every bag in `asked` and every
-# label, in the order of `sorted(set(labels))`, return the formula on the left. A thing that occurs several times in a bag
-# counts as often. A thing that occurs in none of `bags` says nothing, so leave it out.
+# label, in the order of `sorted(set(labels))`, return the formula on the left. A thing that occurs several times in a
+# bag counts as many times. A thing that occurs in none of `bags` says nothing, so leave it out.
 
 
 # %%
@@ -252,7 +252,7 @@ lesson.check(naive_bayes, draw=draw_bags, same_as=bayes_by_fractions, times=20)
 # | `+ len(known)` | `+ len(counts[name])` | V counts the things of all labels together, not those of this label. |
 # | `+ len(known)` | `` | Without V in the denominator the probabilities sum to more than one. |
 # | `sum(counts[name].values())` | `len(counts[name])` | The denominator has all occurrences, not the different things. |
-# | `prior + sum(` | `sum(` | The label itself has a probability, which stands in front. |
+# | `prior + sum(` | `sum(` | The label itself has a probability, which is the first term. |
 # | `for thing in bag if` | `for thing in set(bag) if` | What occurs twice in a bag counts twice. |
 # | `np.array(columns).T` | `np.array(columns)` | A row for each bag is asked for, and a column for each label. |
 #
@@ -296,7 +296,7 @@ for name, found in right.items():
 # %% [markdown]
 # ## 4. One output layer
 #
-# Now BERT. It has a vector of $H$ numbers for each token behind its last layer. The paper fine-tunes in four ways (its
+# Now BERT. After its last layer it has a vector of $H$ numbers for each token. The paper fine-tunes in four ways (its
 # figure 4), and only the place where the new layer reads differs.
 
 # %%
@@ -490,11 +490,11 @@ print(
 #
 # `flat` is the buffer of all parameters of encoder and head; `Parameters(config, flat, head=head)` gives it its names.
 # Leave it alone and work on a copy. Make one update for each of `batches`, in order: forward by `encoder(ops, config,
-# params.tree, batch)`, which returns `x` and what is saved; then `output(ops, x, batch, params.tree, grads.tree)`, which
-# returns the loss and `dx` and adds the gradients of what stands on the encoder; then `encoder_backward(ops, config, dx,
-# saved, params.tree, grads.tree)`, which adds all others. The update is that of chapter 10: `rule = AdamRule(lr=rate,
-# step=number, clip=factor)` with updates counted from 1 and the norm clipped to 1, and `ops.adamw(params.flat, grads.flat,
-# m, v, params.decayed, rule)`, which returns the three buffers.
+# params.tree, batch)`, which returns `x` and what is saved; then `output(ops, x, batch, params.tree, grads.tree)`,
+# which returns the loss and `dx` and adds the gradients of what is on top of the encoder; then `encoder_backward(ops,
+# config, dx, saved, params.tree, grads.tree)`, which adds all others. The update is that of chapter 10: `rule =
+# AdamRule(lr=rate, step=number, clip=factor)` with updates counted from 1 and the norm clipped to 1, and
+# `ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)`, which returns the three buffers.
 
 
 # %%
@@ -659,10 +659,10 @@ course.show(
 #
 # ## 6. Is it better? An interval
 #
-# Two models answer the same pairs. The difference of their scores would be another one on other pairs. The **bootstrap**
-# of chapter 03 draws the dev set anew from itself, with replacement, a thousand times. The one thing to get right is to be
-# **paired**: each drawn set is given to *both* models. A pair that is hard is hard for both, and that part of the chance
-# cancels in the difference.
+# Two models answer the same pairs. On other pairs, the difference of their scores would be different. The **bootstrap**
+# of chapter 03 resamples the dev set from itself, with replacement, a thousand times. The one thing to get right is to
+# be **paired**: each drawn set is given to *both* models. A pair that is hard is hard for both, and that part of the
+# chance cancels in the difference.
 #
 # ### Exercise 11.4 (core): the interval of a difference
 #
@@ -772,7 +772,7 @@ course.show(
 
 # %%
 course.say(
-    f"Beside the *bag of all words*, BERT is **{verdicts['all words by side']}** the floor. Beside *four words*, it is "
+    f"With the *bag of all words* as the floor, BERT is **{verdicts['all words by side']}** it. With *four words*, it is "
     f"**{verdicts['four words']}** it. And what was reading worth? Fine-tuned alike, BERT is "
     f"**{verdicts['untrained BERT']}** the untrained one."
 )
@@ -1014,11 +1014,11 @@ for name, tags in same.items():
 #
 # ## 8. Three reports, and one that can't be believed
 #
-# Nine words in ten and more are outside. Whoever answers O everywhere is right there, so **accuracy** on such **imbalanced**
-# tags says little. What counts is whether whole names are found. An **entity** is a run of words: a B with the I's behind
-# it; an I where none is open begins one as well. It is found only if its first *and* its last word are right. With $g$
-# entities there, $f$ found and $c$ of these right, **precision** is $c / f$, **recall** $c / g$, and **F1** their
-# harmonic mean:
+# Nine words in ten and more are outside. Whoever answers O everywhere is right there, so **accuracy** on such
+# **imbalanced** tags says little. What counts is whether whole names are found. An **entity** is a run of words: a B
+# with the I's after it; an I where none is open begins one as well. It is found only if its first *and* its last word
+# are right. With $g$ entities there, $f$ found and $c$ of these right, **precision** is $c / f$, **recall** $c / g$,
+# and **F1** their harmonic mean:
 #
 # $$ F_1 = \frac{2}{f/c + g/c} = \frac{2c}{f + g} . $$
 #
@@ -1030,11 +1030,10 @@ for name, tags in same.items():
 # `entity_f1` gets the gold tags and those of a model, a string such as "OBIO" for each sentence; `entities(tags)` below
 # gives the set of the entities of a sentence. Return F1, and 0 where there is nothing to find and nothing found.
 #
-# `flawed` gets three reports. Each is a dictionary: "train" and "dev" are lists of sentences, "gold" and "guess" the tags
-# of dev, and "score" is what is claimed to be the entity F1, rounded to three digits. **One** of the three is flawed.
-# Either the training set leaks: more than a tenth of the dev sentences are in it, when only letters are looked at, and
-# capitals are taken for small ones. Or the score is something else than the entity F1. Return the number of the report, 0
-# to 2, and "leak" or "metric".
+# `flawed` gets three reports. Each is a dictionary: "train" and "dev" are lists of sentences, "gold" and "guess" the
+# tags of dev, and "score" is what is claimed to be the entity F1, rounded to three digits. **One** of the three is
+# flawed. Either the training set leaks: more than a tenth of the dev sentences are in it, comparing letters only and
+# ignoring case. Or the score is not the entity F1. Return the number of the report, 0 to 2, and "leak" or "metric".
 
 
 # %%
@@ -1247,9 +1246,9 @@ which, why = (flawed if lesson.passed("11.6") else inspected)(reports)
 print(f"of three reports, number {which} can't be believed: {why}")
 
 # %% [markdown]
-# With the right yardstick, is BERT better than the table? And on the names that the table can't have? A name is *new* if
-# one of its words is in no training sentence. F1 is not a mean over sentences: of each drawn set the three counts have to
-# be added up anew.
+# With the right yardstick, is BERT better than the table? And on the names that the table can't have? A name is *new*
+# if one of its words is in no training sentence. F1 is not a mean over sentences: of each drawn set the three counts
+# have to be added up again.
 
 # %%
 seen = {word for words, _ in names_train for word in words}
@@ -1292,7 +1291,7 @@ course.say(
 )
 
 # %% [markdown]
-# The table knows a name only if it has met it. BERT reads what stands around it, *said unto …*, *the land of …*, and the
+# The table knows a name only if it has met it. BERT reads what is around it, *said unto …*, *the land of …*, and the
 # pieces of the word itself. That is what one can hope to gain from it, and it shows only where it is looked for.
 #
 # ## 9. An answer in a passage
@@ -1306,11 +1305,11 @@ course.say(
 #    \frac{\partial L}{\partial s_t} = \tfrac12 \bigl( p^{s}_t - [t = a] \bigr) . $$
 #
 # The sum runs over the $n$ tokens of the input. Where inputs of different lengths lie in one array, shorter ones are
-# filled up with **padding**, and what stands there must have no part: no probability, and no gradient.
+# filled up with **padding**, and what is there must have no part: no probability, and no gradient.
 #
 # ### Exercise 11.7 (hard): the span's gradient
 #
-# `scores` (S,n,2) of S inputs; input $i$ has `lengths[i]` tokens, and behind them lies padding, with any numbers in it.
+# `scores` (S,n,2) of S inputs; input $i$ has `lengths[i]` tokens, and after them comes padding, with any numbers in it.
 # `answers` (S,2) are the right places of beginning and end. The loss is the mean of $L$ over the inputs. Return its
 # gradient with respect to `scores`, exactly 0 at padding.
 
@@ -1542,7 +1541,7 @@ course.say(f"minibert's classifier is **{word}** your loop, and **{again}** the 
 # ## Where to go next
 #
 # * [Chapter 12](12_somebody_elses_bert.ipynb) opens a published BERT by hand. Put its folder in place of `my_bert` in
-#   section 1 and see which of the floors still stand.
+#   section 1 and see which of the floors still hold.
 # * `minibert/core/heads.py` has all output layers of the paper, forward and backward, in one file.
 # * `minibert finetune classify --data FOLDER --model RUN --out DIR` does it from the command line, with a report of
 #   intervals, floors and the worst mistakes; `minibert finetune --help` lists the tasks.

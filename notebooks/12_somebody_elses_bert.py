@@ -18,7 +18,7 @@
 # two minutes, most of that in the first section.
 #
 # **The question.** Thousands of BERTs lie on the web as folders of files. Can your engine run one of them? No library
-# shall open it for you. You begin with the bytes of a file, and you end with the hidden states that its maker would see,
+# may open it for you. You begin with the bytes of a file, and you end with the hidden states that its maker would see,
 # to ten digits.
 #
 # **After this chapter you can**
@@ -28,8 +28,8 @@
 # * tell a model that is loaded correctly from one that merely loads;
 # * make a vector of a sentence, and say honestly what it is worth.
 #
-# It needs no exercise of other chapters. But if your engine is complete, it is *your* engine that runs the stranger's
-# model, sealed as in chapter 10.
+# It needs no exercises from other chapters. But if your engine is complete, it is *your* engine that runs the
+# stranger's model, sealed as in chapter 10.
 
 # %%
 # %matplotlib inline
@@ -112,7 +112,7 @@ print(f"L = {config.L} layers, H = {config.H}, A = {config.A} heads, F = {config
 
 # %%
 guess = lesson.predict(
-    "What share of the file of weights, in percent, is something else than weights?",
+    "What share of the file of weights, in percent, is not weights?",
     ...,
     choices=(0.1, 1, 10, 30),
 )
@@ -126,7 +126,7 @@ guess = lesson.predict(
 #
 # 1. eight bytes, a whole number $n$ without sign;
 # 2. $n$ bytes of JSON, the **header**: for each tensor its type, its shape, and where its bytes begin and end;
-# 3. the bytes of all tensors, one behind the other. Places in the header count from the beginning of this part.
+# 3. the bytes of all tensors, one after another. Positions in the header count from the beginning of this part.
 #
 # The eight bytes are **little-endian**, the byte for ones comes first: $n = \sum_{i=0}^{7} b_i\, 256^i$. Here are the
 # first bytes of our file.
@@ -142,8 +142,8 @@ course.equal("the sum over eight bytes, and Python's own reading", n, int.from_b
 # %% [markdown]
 # ### Exercise 12.1 (core): open the file
 #
-# `data` is what the file holds, as bytes. Return the dictionary that the header is, and the place in `data` where the
-# bytes of the tensors begin. But a stranger wrote these eight bytes. If there are fewer than eight, or if the header is
+# `data` is what the file holds, as bytes. Return the header as a dictionary, and the position in `data` where the bytes
+# of the tensors begin. But a stranger wrote these eight bytes. If there are fewer than eight, or if the header is
 # longer than what follows them, the file is broken or a trap: return `({}, 0)`.
 
 
@@ -261,7 +261,7 @@ course.show(
 # %% [markdown]
 # ## 3. Never trust a length
 #
-# JSON can hold any number. A header may place a tensor before the file or behind its end, or promise a matrix of a
+# JSON can hold any number. A header may place a tensor before the file or after its end, or promise a matrix of a
 # million rows in twelve bytes. In C, such a file has the program read memory that is not its own, and many break-ins
 # began like that. NumPy would stop us in most cases, but not in all, and its message would come from deep inside. So we
 # look first.
@@ -269,10 +269,10 @@ course.show(
 # ### Exercise 12.2 (hard): what can't be true
 #
 # `header` maps names to entries with "dtype", "shape" and "data_offsets" [begin, end]; `size` is the number of bytes
-# behind the header. Return the sorted list of the names that can't be read as the header says. An entry is good if its
-# type is in `BYTES` (how many bytes a number takes), no length in its shape is negative, its bytes lie within the `size`
-# bytes, and there are exactly as many of them as its shape needs. A shape `[]` is a single number. "__metadata__" is not
-# a tensor.
+# after the header. Return the sorted list of the names that can't be read as the header says. An entry is good if its
+# type is in `BYTES` (how many bytes a number takes), no length in its shape is negative, its bytes lie within the
+# `size` bytes, and there are exactly as many of them as its shape needs. A shape `[]` is a single number.
+# "__metadata__" is not a tensor.
 
 
 # %%
@@ -556,7 +556,7 @@ lesson.check(tensor, draw=draw_bytes, same_as=number_by_number, law=is_double, t
 # </details>
 
 # %% [markdown]
-# Now every tensor of the file, beside what the library makes of it. What is not a float has nothing to do with the
+# Now every tensor of the file, next to what the library makes of it. What is not a float has nothing to do with the
 # weights: some files carry a list of positions, 0, 1, 2, …
 
 # %%
@@ -587,15 +587,15 @@ print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,
 # %% [markdown]
 # ## 5. A vocabulary
 #
-# `vocab.txt` has one piece a line, and the number of the line, from 0, is the id of the piece. That sounds like
+# `vocab.txt` has one piece per line, and the number of the line, from 0, is the id of the piece. That sounds like
 # `text.splitlines()`. It is not: Python ends a line at ten different characters, and a vocabulary learnt from the web
-# has some of them as pieces. Had line 200 been split in two, all pieces behind it would have the vectors of their
+# has some of them as pieces. Had line 200 been split in two, all pieces after it would have the vectors of their
 # neighbours.
 #
 # ### Exercise 12.4 (easy): read it
 #
 # `data` is the file as bytes, UTF-8. Lines end with a line feed, `\n`, or with `\r\n`, and with nothing else. The last
-# line may end with one or not. Return a dictionary from pieces to ids; where a piece stands twice, the later line counts.
+# line may end with one or not. Return a dictionary from pieces to ids; if a piece occurs twice, the later line counts.
 
 
 # %%
@@ -646,7 +646,7 @@ lesson.check(read_vocabulary, draw=draw_vocabulary, same_as=line_by_line, times=
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Behind a last line feed `split` gives one more string, an empty one. It is not a piece.
+# After a final line feed `split` gives one more string, an empty one. It is not a piece.
 #
 # </details>
 # <details><summary>Solution 12.4</summary>
@@ -672,7 +672,7 @@ lesson.check(read_vocabulary, draw=draw_vocabulary, same_as=line_by_line, times=
 # </details>
 
 # %% [markdown]
-# To cut words there is the longest match of exercise 01.4. Here it is once more, on your vocabulary. Beside it we put
+# To cut words there is the longest match of exercise 01.4. Here it is once more, on your vocabulary. We compare it with
 # minibert's tokenizer, which has read the folder itself, on hundreds of sentences that it has never seen.
 
 # %%
@@ -759,10 +759,10 @@ guess.answer(len(square), "their shape does not tell which way round they are.")
 # %% [markdown]
 # ### Exercise 12.5 (core): where does it belong?
 #
-# `name` is that of a tensor in a layer, with or without `bert.` in front: files of bare encoders leave it out. Return
-# three things: your name of it, such as `layers.3.feed_forward.in_weight`; which third of your array it is (0, 1, 2 for
-# query, key, value, and None if it is the whole); and whether it has to be transposed. The weight of a LayerNorm is your
-# `gamma`, its bias your `beta`.
+# `name` is the name of a tensor in a layer, with or without `bert.` in front: files of bare encoders leave it out.
+# Return three things: your name of it, such as `layers.3.feed_forward.in_weight`; which third of your array it is (0,
+# 1, 2 for query, key, value, and None if it is the whole); and whether it has to be transposed. The weight of a
+# LayerNorm is your `gamma`, its bias your `beta`.
 
 
 # %%
@@ -805,8 +805,8 @@ lesson.check(place_of, draw=draw_name, same_as=place_by_search, times=150)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Cut the name: what stands behind `encoder.layer.` is a number, then the module, then `weight` or `bias`. `partition`
-# cuts at the first full stop, `rpartition` at the last.
+# Cut the name: after `encoder.layer.` comes a number, then the module, then `weight` or `bias`. `partition` cuts at the
+# first full stop, `rpartition` at the last.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -903,8 +903,8 @@ print(
 # %% [markdown]
 # ## 7. To the last digits
 #
-# That a model loads proves little. The proof is in the hidden states: those of *your* engine with the parameters you have
-# filled, beside those of minibert, which read the folder by a way of its own. Both compute in float64.
+# That a model loads proves little. The proof is in the hidden states: those of *your* engine with the parameters you
+# have filled, next to those of minibert, which reads the folder with code of its own. Both compute in float64.
 
 # %%
 complete = all(row.state == "passed" for row in lesson.sheet())
@@ -1017,7 +1017,7 @@ else:
     print("This file has no masked-LM head: it was published for sentence vectors. Section 9 is about them.")
 
 # %% [markdown]
-# And measured: one word in each of the held-out sentences is hidden, and the loss is $-\ln p$ of the piece that stood
+# And measured: one word in each of the held-out sentences is hidden, and the loss is $-\ln p$ of the piece that was
 # there. The baseline looks at no context. It knows how often each piece is the answer among exactly these gaps, as the
 # unigram floor of chapter 10 does. A model that is loaded correctly should beat it. Untrained weights must not, and the
 # matrices that lie the wrong way round had better not.
@@ -1097,7 +1097,7 @@ if has_head:
 # ### Exercise 12.6 (core): pool, then look for the nearest
 #
 # `states` (T,H) are the vectors of all tokens, sequences laid end to end as ever; sequence $s$ has the rows
-# `cu_seqlens[s]` to `cu_seqlens[s + 1]`. For `nearest`, return for each of Q queries the number of the one among K keys
+# `cu_seqlens[s]` to `cu_seqlens[s + 1]`. For `nearest`, return for each of Q queries the index of the key, among K,
 # that has the largest cosine with it.
 
 
@@ -1176,9 +1176,9 @@ lesson.check(nearest, draw=draw_queries_and_keys, same_as=by_angle, times=10)
 # </details>
 
 # %% [markdown]
-# For a test we need pairs that belong together and whose wording differs. The books provide them: a sentence and the one
-# behind it in the same chapter, from chapters that the stranger has not read. Given the first, which of all the second
-# ones is it? By chance one is right in as many cases as there are pairs.
+# For a test we need pairs that belong together and whose wording differs. The books provide them: a sentence and the
+# one after it in the same chapter, from chapters that the stranger has not read. Given the first, which of all the
+# second ones is it? A random guess is right once in as many tries as there are pairs.
 #
 # Two baselines know nothing but words. A **bag of words** is the vector of counts of the pieces. **TF-IDF** multiplies
 # each count by the logarithm of how rare the piece is, $\ln (K / k)$ for a piece in $k$ of $K$ sentences, so that *the*
@@ -1256,11 +1256,11 @@ course.say(f"Is mean pooling of this BERT better than counting rare words? **{wh
 
 # %% [markdown]
 # Nobody who sells sentence vectors shows you this picture, so draw it yourself before you buy. Pre-training asks for
-# single words in their places. That the mean of a sentence be near that of a related one was never asked. Look at the
-# untrained BERT, too: its mean is little more than a sum of one random vector for each piece, a bag of words in fewer
-# numbers, and what it finds owes nothing to training. Models such as all-MiniLM-L6-v2 were trained further, on a billion
-# pairs of sentences, to bring exactly these vectors together. If you have one, put its path into section 1 and see what
-# that is worth, by the same yardstick.
+# single words in their places. Nothing ever asked that the mean of a sentence be near that of a related one. Look at
+# the untrained BERT, too: its mean is little more than a sum of one random vector for each piece, a bag of words in
+# fewer numbers, and what it finds owes nothing to training. Models such as all-MiniLM-L6-v2 were trained further, on a
+# billion pairs of sentences, to bring exactly these vectors together. If you have one, put its path into section 1 and
+# see what that is worth, by the same yardstick.
 #
 # Measures aside, here is what nearest means to the two. Each line is followed by the sentence that BERT puts nearest, and
 # by that of TF-IDF.

@@ -27,8 +27,8 @@
 # * test what a vector contains, and tell that from what the test itself has learnt by heart;
 # * change attention weights without changing the prediction, and say what follows from that.
 #
-# It needs no exercise of other chapters. If you have written `attention` in chapter 04 and the blocks in chapter 07, it is
-# your engine that is examined here.
+# It needs no exercises from other chapters. If you have written `attention` in chapter 04 and the blocks in chapter 07,
+# it is your engine that is examined here.
 
 # %%
 # %matplotlib inline
@@ -235,11 +235,11 @@ guess = lesson.predict(f"How large is the largest lift on a neighbour, of {confi
 # %% [markdown]
 # ### Exercise 13.2 (core): pairs of an induction head
 #
-# Suppose a text says *Queequeg smiled* and later again *Queequeg …*. What comes next may be *smiled*. A head that finds
-# it has to look from here to the token **behind** an earlier (or, in BERT, a later) copy of the piece before it. Elhage
-# and others (2021) and Olsson and others (2022) found such heads in models that read from left to right, and call them
-# **induction heads**. Return the pairs $(i, j)$, $j \ne i$, in which the piece just before $j$ is the piece just before
-# $i$. The first token of a window has nothing before it.
+# Suppose a text says *Queequeg smiled* and later again *Queequeg …*. What comes next may be *smiled*. To find it, a
+# head has to look from here to the token **after** an earlier (or, in BERT, a later) copy of the piece before it.
+# Elhage and others (2021) and Olsson and others (2022) found such heads in models that read from left to right, and
+# call them **induction heads**. Return the pairs $(i, j)$, $j \ne i$, in which the piece just before $j$ is the piece
+# just before $i$. The first token of a window has nothing before it.
 
 
 # %%
@@ -298,7 +298,7 @@ lesson.check(induction_pairs, draw=draw_ids, same_as=induction_by_dictionary, ti
 # |---|---|---|
 # | ` & ~np.eye(size, dtype=bool)` | `` | A token always has the same piece before it as itself: j = i does not count. |
 # | `pairs[:, 1:, 1:] = ids[:, :-1, None] == ids[:, None, :-1]` | `pairs[:] = ids[:, :, None] == ids[:, None, :]` | Those are copies of the piece itself; an induction head looks behind a copy of the piece before. |
-# | `pairs[:, 1:, 1:]` | `pairs[:, :-1, :-1]` | The pieces compared stand before i and j, not behind them. |
+# | `pairs[:, 1:, 1:]` | `pairs[:, :-1, :-1]` | The pieces compared come before i and j, not after them. |
 # | `ids[:, :-1, None] == ids[:, None, :-1]` | `ids[:, 1:, None] == ids[:, None, :-1]` | The piece before i is compared with the piece before j. |
 # | `pairs & ~np.eye(size, dtype=bool)` | `np.tril(pairs & ~np.eye(size, dtype=bool))` | BERT reads both ways, so later copies count as well. |
 # | `pairs & ~np.eye(size, dtype=bool)` | `pairs ^ np.eye(size, dtype=bool)` | The first token has nothing before it, so it makes no pair, not even with itself. |
@@ -306,8 +306,8 @@ lesson.check(induction_pairs, draw=draw_ids, same_as=induction_by_dictionary, ti
 # </details>
 
 # %% [markdown]
-# Now five patterns for every head, on windows it has never seen. An interval has to respect that windows of one document
-# are alike. So **documents** are drawn anew, not windows: the bootstrap of earlier chapters, by document.
+# Now five patterns for every head, on windows it has never seen. An interval has to respect that windows of one
+# document are alike. So **documents** are resampled, not windows: the bootstrap of earlier chapters, by document.
 
 
 # %%
@@ -400,8 +400,8 @@ course.say("Heads with a name: " + ", ".join(f"{name} **{count}**" for name, cou
 # Perhaps a small model can't grow an induction head. Or perhaps nothing in its text ever asked for one: in windows this
 # short, hardly anything is said twice. The two explanations predict different things, so there is an experiment. Train
 # the *same* model a little further on windows that say everything twice: `[CLS]` x `[SEP]` x `[SEP]`, with x of 3 to 12
-# pieces. Since the length differs, "so many places to the left" does not find the copy. One has to look for what stands
-# beside it.
+# pieces. Since the length differs, "so many places to the left" does not find the copy. One has to look for what is
+# next to it.
 #
 # If a head appears, perhaps it was the further steps that did it, and not the copies. So there is a **control**: another
 # copy of the model gets as many steps on windows of the same form that say everything once, `[CLS]` x `[SEP]` y `[SEP]`,
@@ -409,7 +409,7 @@ course.say("Heads with a name: " + ", ".join(f"{name} **{count}**" for name, cou
 
 # %%
 guess = lesson.predict(
-    "Will a head look behind the copy of its neighbour, with a lift above 5?", ..., choices=("yes", "no")
+    "Will a head look just past the copy of its neighbour, with a lift above 5?", ..., choices=("yes", "no")
 )
 
 
@@ -505,15 +505,15 @@ course.say(
 )
 
 # %% [markdown]
-# If the two are apart, neither the size of the model was missing, nor further steps. A head appears when the text pays for
-# it, as chapter 08 saw with neighbours. That is the kind of evidence to ask for when somebody says that a model "can't" or
-# "has to": the same model twice, as many steps, and a text that differs in one thing.
+# If the two differ, what was missing was neither a larger model nor more training. A head appears when the text pays
+# for it, as chapter 08 saw with neighbours. That is the kind of evidence to ask for when somebody says that a model
+# "can't" or "has to": the same model twice, as many steps, and a text that differs in one thing.
 #
 # ## 4. What a head is worth
 #
-# A head may look at a neighbour all day and hand over nothing. To know what it does for the model we take it away, which
-# is called an **ablation**. Attention blocks make it easy. The outputs of the A heads stand side by side in
-# $y = [y_1, \dots, y_A]$, and the output matrix has a block of rows $W_h$ for each, so
+# A head may look at a neighbour all day and hand over nothing. To know what it does for the model we take it away,
+# which is called an **ablation**. Attention blocks make it easy. The outputs of the A heads are side by side in $y =
+# [y_1, \dots, y_A]$, and the output matrix has a block of rows $W_h$ for each, so
 #
 # $$ y W + b = b + \sum_h y_h W_h . $$
 #
@@ -584,7 +584,7 @@ lesson.check(without_head, draw=draw_output, same_as=by_blocks, times=20)
 # | `bias + mean @ weight[rows]` | `bias` | The head should go on saying its mean, which goes into the bias. |
 # | `bias + mean @ weight[rows]` | `mean @ weight[rows]` | The bias that was there stays. |
 # | `slice(head * D, (head + 1) * D)` | `slice(head * A, (head + 1) * A)` | A block has D rows, not A. |
-# | `slice(head * D, (head + 1) * D)` | `slice(head, None, A)` | The numbers of a head stand together: they are a block, not every A-th row. |
+# | `slice(head * D, (head + 1) * D)` | `slice(head, None, A)` | The numbers of a head are contiguous: they are a block, not every A-th row. |
 # | `new_weight[rows] = 0` | `new_weight[:, rows] = 0` | A head's numbers are multiplied with rows of the matrix; columns are what comes out. |
 # | `new_weight[rows] = 0` | `pass` | The head still speaks: its rows have to be zero. |
 #
@@ -843,9 +843,10 @@ lesson.check(control_labels, draw=draw_coins, same_as=coin_by_coin, law=are_whol
 # </details>
 
 # %% [markdown]
-# Capitals at the beginning of a sentence are no property of the word, so these words are left out. Of the rest we take as
-# many with a capital as without. Three things to beat or to be compared with: the coin (half), a **list**, which says of
-# each piece what it was more often in the training part, and the same probe on the vectors of an *untrained* model.
+# Capitals at the beginning of a sentence are not a property of the word, so these words are left out. Of the rest we
+# take equal numbers with and without a capital. Three things to beat or to be compared with: the coin (half), a
+# **list**, which says of each piece what it was more often in the training part, and the same probe on the vectors of
+# an *untrained* model.
 
 # %%
 words_of = BasicTokenizer().tokenize  # lower case, accents, punctuation: exercise 01.1
@@ -1087,7 +1088,7 @@ lesson.check(other_weights, draw=draw_weights, same_as=by_basis, law=are_weights
 # </details>
 
 # %% [markdown]
-# Now on real gaps. In the last layer, every head at the gap gets other weights. The wish is the rudest there is: take
+# Now on real gaps. In the last layer, every head at the gap gets other weights. We make the rudest wish there is: take
 # everything from the token that the head looks at most. The prediction comes from an engine in which the weights have
 # really been exchanged.
 
@@ -1299,18 +1300,18 @@ for name in list(taus)[: config.L]:
     print(f"{name:24}{difference.mean():+.2f} [{low:+.2f}, {high:+.2f}]: {says}")
 
 # %% [markdown]
-# What follows? Weights that have nothing to do with effects would sit at zero, as those of the untrained model do. A tau
-# above zero says that weights and effects go together. It does not say that they go together *beyond* what the distance
-# tells; for that read the differences. And whatever tau is, the first test stands: the weights are not the only ones that
-# go with the answer. Attention is where one may look for a hypothesis. The ablation and the leave-one-out are how one
-# tests it.
+# What follows? Weights that have nothing to do with effects would sit at zero, as those of the untrained model do. A
+# tau above zero says that weights and effects go together. It does not say that they go together *beyond* what the
+# distance tells; for that read the differences. And whatever tau is, the first test remains valid: the weights are not
+# the only ones that go with the answer. Attention is where you may look for a hypothesis; ablation and leave-one-out
+# are how you test it.
 #
 # ## What we saw
 #
 # * A pattern is a set of pairs, and a lift says how much of a head falls on it. Neighbour heads pass a bound that was set
 #   beforehand; induction heads appear when the text is worth it to them.
-# * What a head looks at and what it is worth are two questions. The second takes an ablation, an interval by documents, and
-#   a random head beside it.
+# * What a head looks at and what it is worth are two questions. The second takes an ablation, an interval by documents,
+#   and a random head to compare with.
 # * A probe finds what a list could find. The control task and an untrained model show how much of its accuracy that is.
 # * Where there are more tokens than numbers in a head, many weights give the very same prediction.
 # * Whether weights go with effects can be measured, and has to be measured against nearness.
@@ -1318,7 +1319,7 @@ for name in list(taus)[: config.L]:
 # ## Words
 #
 # - **lift**: how much of a head's weight lies on some pairs, over what even attention would give them.
-# - **induction head**: a head that looks behind another copy of the piece before it.
+# - **induction head**: a head that looks at what follows another copy of the piece before it.
 # - **mean ablation**: replacing what a part of a model says with its mean.
 # - **probe**: a small classifier that reads a property from the vectors of a model.
 # - **control task**: a task with labels by coin for each piece, in which only a list helps.

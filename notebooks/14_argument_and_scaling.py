@@ -24,10 +24,10 @@
 #
 # * say which comparison isolates which cause, and which one only seems to;
 # * tell how many seeds a difference needs before it is more than luck;
-# * fit a law to short runs, and choose its last term by something else than the fit;
+# * fit a law to short runs, and choose its last term by something other than the fit;
 # * write a prediction down before the run that tests it, and judge it afterwards.
 #
-# It needs no exercise of other chapters.
+# It needs no exercises from other chapters.
 
 # %%
 # %matplotlib inline
@@ -74,8 +74,8 @@ for row in trained_rows:
 
 # %% [markdown]
 # "Without next sentences it is worse, so next sentences help" is an argument by **ablation**: two runs that differ in
-# *one* thing. Two that differ in two things show that something matters, but not what. What a row differs in is a list of
-# **factors**. Here are those that its authors name.
+# *one* thing. Two that differ in two things show that something matters, but not what. The things in which rows differ
+# are called **factors**. Here are those that the authors name.
 
 # %%
 rows = {
@@ -477,10 +477,10 @@ course.say(
 
 # %% [markdown]
 # The picture on the right is worth remembering. If all differences have the same sign, only two patterns are as extreme
-# as what was seen, so $p = 2 / 2^S$. With two seeds that is one half *whatever was measured*. Five seeds can't come below
-# 0.05 without assuming something more about how runs are spread, as minibert's own experiments do, which have two seeds
-# to a row and borrow the spread from other rows. That is said there beside every verdict. The bootstrap over so few seeds
-# is too narrow as a rule; believe the test.
+# as what was seen, so $p = 2 / 2^S$. With two seeds that is one half *whatever was measured*. Five seeds can't come
+# below 0.05 without assuming something more about how runs are spread, as minibert's own experiments do, which have two
+# seeds to a row and borrow the spread from other rows. That is said there next to every verdict. The bootstrap over so
+# few seeds is too narrow as a rule; believe the test.
 #
 # And the factor that was hidden in Table 5? Here it can be isolated. The direction stays the same, and only 15% of the tokens
 # are targets.
@@ -502,8 +502,9 @@ course.say(
 #
 # $$ L(D) = E + a\, D^{-b} , \qquad \ln (L - E) = \ln a - b \ln D . $$
 #
-# If $E$ is known, this is a straight line in logarithms. Each point below is a run of its own, with its own schedule from
-# warm-up to zero. A point on the way of a longer run would not do, for its rate has not fallen yet.
+# If $E$ is known, this is a straight line in logarithms. Each point below is a run of its own, with its own schedule
+# from warm-up to zero. A point in the middle of a longer run would not do, because its learning rate has not fallen
+# yet.
 
 # %%
 SIZE, budgets = "2-32-2", lesson.scale([50, 100, 200, 400, 800, 1600], [2, 4, 8, 12])
@@ -723,9 +724,9 @@ course.show(
 #
 # ## 5. A prediction, and then the run
 #
-# A law that is fitted to everything can't fail. So we predict a run that does not exist yet, three times as long as
-# the longest. The prediction needs an interval. What would have come out with other seeds? For each
-# **pick**, take one of the seeds at each point, choose the floor anew, fit anew, and predict.
+# A law that is fitted to everything can't fail. So we predict a run that does not exist yet, three times as long as the
+# longest. The prediction needs an interval. What would have come out with other seeds? For each **pick**, take one of
+# the seeds at each point, choose the floor again, fit again, and predict.
 #
 # ### Exercise 14.5 (core): the interval of a prediction
 #
@@ -782,7 +783,7 @@ lesson.check(predicted_interval, draw=draw_picks, same_as=predict_one_by_one, ti
 # <details><summary>Hint 2</summary>
 #
 # Fit a line to ln x and ln(y − floor) as in 14.3; the prediction is `floor + a * at ** -b`. `np.percentile(found, [2.5,
-# 97.5])` ends it.
+# 97.5])` does the rest.
 #
 # </details>
 # <details><summary>Solution 14.5</summary>
@@ -914,9 +915,9 @@ for name, values in floors.items():
     )
 
 # %% [markdown]
-# Read the last line twice. A table of counts, made in a second, is a hard competitor for a model this small, and a curve
-# that falls along a perfect law may lie above it all the way. Of larger models and texts this is no longer true, for
-# tables grow with each letter more that they look back. But nobody sees that from the curve alone.
+# Read the last line twice. A table of counts, made in a second, is a hard competitor for a model this small, and a
+# curve that falls along a perfect law may lie above it all the way. For larger models and texts this is no longer true,
+# because tables grow with every further letter that they look back. But nobody sees that from the curve alone.
 #
 # %% [markdown]
 # ## 6. The same compute
@@ -1089,19 +1090,20 @@ else:
 # Chinchilla's finding was $m \approx \frac12$: size and text should grow together. Kaplan and others had found more for the
 # size; Hoffmann and others trace this to schedules that did not end where the runs did. That is why each of ours has its own.
 #
-# **How far do these curves carry?** Not to BERT. Two amounts of compute a factor of four apart make no law, whatever the
-# digits of $m$. One learning rate serves all sizes here, though the best one changes with the width; letters are not
-# pieces; and nobody has fine-tuned anything: a lower loss is not yet a better answer to a task. What does carry over is
-# the way: fixed compute, schedules of their own, several seeds, a prediction before the run. `minibert/experiments/` has
-# the paper's own tables at the scale of hours, and `docs/experiments.md` says of each ordering in them whether it shows at
-# that scale, and which stayed undecided.
+# **How far do these curves carry?** Not to BERT. Two amounts of compute a factor of four apart make no law, whatever
+# the digits of $m$. One learning rate serves all sizes here, though the best one changes with the width; letters are
+# not pieces; and nobody has fine-tuned anything: a lower loss is not yet a better answer to a task. What does carry
+# over is the method: fixed compute, schedules of their own, several seeds, a prediction before the run.
+# `minibert/experiments/` has the paper's own tables at the scale of hours, and `docs/experiments.md` says of each
+# ordering in them whether it shows at that scale, and which stayed undecided.
 #
 # ## What we saw
 #
 # * A comparison isolates a factor if nothing else differs, and the list of what differs is never complete. In Table 5 the
 #   direction comes together with the number of targets.
 # * A single pair of runs can have the wrong sign. With $S$ paired seeds the sign-flip test can't go below $2/2^S$.
-# * What a law leaves over says more of its form than how small it is. Points left out choose a floor better than the fit.
+# * The pattern of what a law leaves over says more about its form than the size does. Points left out choose a floor
+#   better than the fit.
 # * A prediction counts if it was written down before. Its interval covers what was varied, and nothing else.
 # * At fixed compute one size is best. Only sizes on both sides of it show where it is.
 #

@@ -17,19 +17,19 @@
 # To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It takes two to three minutes, nearly
 # all of it in one cell of section 7.
 #
-# **The question.** BERT is of 2018. The encoders that are trained today still are stacks of attention and feed-forward
-# blocks, and yet hardly a line of them is the same. Which of the changes matter, and how would one know?
+# **The question.** BERT dates from 2018. The encoders that are trained today are still stacks of attention and
+# feed-forward blocks, and yet hardly a line of them is the same. Which of the changes matter, and how would one know?
 #
 # **After this chapter you can**
 #
-# * draw masks anew for every pass, and fill sequences with whole sentences, as RoBERTa does;
+# * draw new masks for every pass, and fill sequences with whole sentences, as RoBERTa does;
 # * rebuild the blocks of your own engine: LayerNorm in another place, positions as angles, a gate in the feed-forward
 #   network;
 # * write an optimizer that treats a matrix as a matrix;
 # * say of each whether it helped, with an interval over seeds, and say so as well when you cannot tell.
 #
-# It needs no exercise of other chapters. What you have written of your engine is used, and what you write here changes
-# nothing in it: the new blocks live in a class of their own.
+# It needs no exercises from other chapters. What you have written of your engine is used, and what you write here
+# changes nothing in it: the new blocks live in a class of their own.
 
 # %%
 # %matplotlib inline
@@ -111,7 +111,7 @@ guess = lesson.predict(
 # changed two things about how the text is fed.
 #
 # **Dynamic masking.** BERT's authors drew the masks once, when the files were written, ten different ones for each
-# sequence. In 40 passes over the text the model met each masked sequence four times. RoBERTa draws anew whenever a
+# sequence. In 40 passes over the text the model met each masked sequence four times. RoBERTa draws again whenever a
 # sequence is read. With $c$ of $n$ places hidden at a time, a place has been hidden at least once after $k$ fresh draws
 # with the probability
 #
@@ -123,8 +123,8 @@ guess = lesson.predict(
 # ### Exercise 15.1 (easy): masks that change
 #
 # `ids` (S,n) are sequences, and `draws` (S,n) are random numbers, new ones for each pass. In each row hide the `count`
-# places with the smallest draws, but never a piece whose number is below `first`: those are `[CLS]` and its like. Return
-# the ids with `mask` at these places, the places in ascending order, and the ids that stood there.
+# places with the smallest draws, but never a piece whose number is below `first`: those are `[CLS]` and its like.
+# Return the ids with `mask` at these places, the places in ascending order, and the ids that were there.
 
 
 # %%
@@ -188,7 +188,7 @@ lesson.check(fresh_masks, draw=draw_masking, same_as=masks_row_by_row, times=8)
 # | `ids < first` | `ids <= first` | The number `first` itself is an ordinary piece. |
 # | `[:, :count]` | `[:, -count:]` | The places with the smallest draws are asked for, not with the largest. |
 # | `np.sort(np.argsort(draws, axis=1)[:, :count], axis=1)` | `np.argsort(draws, axis=1)[:, :count]` | The places have to ascend in each row. |
-# | `labels = np.take_along_axis(ids, places, axis=1)` | `labels = np.take_along_axis(draws, places, axis=1)` | The labels are the ids that stood there. |
+# | `labels = np.take_along_axis(ids, places, axis=1)` | `labels = np.take_along_axis(draws, places, axis=1)` | The labels are the ids that were there. |
 # | `hidden = ids.copy()` | `hidden = ids` | The sequences are needed again in the next pass; write into a copy. |
 #
 # </details>
@@ -222,16 +222,16 @@ course.say(
 
 # %% [markdown]
 # **No next-sentence prediction.** RoBERTa's second change is to drop that task, and the pairs that it needs. Half of
-# BERT's pairs are two pieces of text that have nothing to do with each other, so what stands on the other side of
-# `[SEP]` is no help in half of the cases. RoBERTa's sequences are full of text as it was written: whole sentences, one
-# after another, across the ends of documents where there is room, with a separator there. The paper calls this
+# BERT's pairs are two pieces of text that have nothing to do with each other, so what is on the other side of `[SEP]`
+# is no help in half of the cases. RoBERTa's sequences are full of text as it was written: whole sentences, one after
+# another, across the ends of documents where there is room, with a separator there. The paper calls this
 # FULL-SENTENCES.
 #
 # ### Exercise 15.2 (core): fill with whole sentences
 #
 # `documents` is a list of documents, each a list of sentences, each a list of ids. Return a list of sequences of at
 # most `room` ids. Sentences are taken in order, and one that does not fit any more begins the next sequence. Where a
-# document ends within a sequence, `sep` stands before the next sentence, and takes up room, too. No sentence is longer
+# document ends within a sequence, `sep` comes before the next sentence, and takes up room, too. No sentence is longer
 # than `room`, none is empty, and no document is empty.
 
 
@@ -278,13 +278,13 @@ lesson.check(full_sentences, draw=draw_documents, same_as=sentences_by_counting,
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Keep the sequence that is being filled in `current`. At the beginning of a document, what stands between is `[sep]`,
+# Keep the sequence that is being filled in `current`. At the beginning of a document, what comes in between is `[sep]`,
 # unless `current` is empty.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# If `current`, what stands between, and the sentence have more than `room` ids together, put `current` away and begin
+# If `current`, what comes in between, and the sentence have more than `room` ids together, put `current` away and begin
 # with an empty one and nothing in between. Do not forget the last sequence.
 #
 # </details>
@@ -307,12 +307,12 @@ lesson.check(full_sentences, draw=draw_documents, same_as=sentences_by_counting,
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `[sep] if current else []` | `[sep]` | A sequence does not begin with a separator. |
-# | `[sep] if current else []` | `[]` | Where a document ends within a sequence, the separator stands before the next sentence. |
+# | `[sep] if current else []` | `[]` | Where a document ends within a sequence, the separator comes before the next sentence. |
 # | `len(current + between + sentence) > room` | `len(current + sentence) > room` | The separator takes up room as well. |
 # | `> room` | `>= room` | A sequence may have exactly as many ids as there is room. |
 # | `current, between = [], []` | `current = []` | A separator that no longer fits is dropped: the next sequence begins with the sentence. |
 # | `sequences + [current] if current else sequences` | `sequences` | The last sequence is missing. |
-# | `            between = []` | `            between = [sep]` | Within a document nothing stands between two sentences. |
+# | `            between = []` | `            between = [sep]` | Within a document there is nothing between two sentences. |
 #
 # </details>
 
@@ -363,9 +363,9 @@ course.say(
 #
 # $$ \frac{\partial y}{\partial x} = I + J_f\, J_{LN} , $$
 #
-# and so there is a way from the last layer to the first on which nothing is multiplied: $x_L = x_0 + \sum_l f_l$. In
-# the post-norm block $J_{LN}$ stands in front of the sum, $J_{LN}(I + J_f)$, and is applied to the gradient in every
-# layer. Xiong et al. (2020) show that this is what makes BERT need its warm-up.
+# and so there is a path from the last layer to the first on which nothing is multiplied: $x_L = x_0 + \sum_l f_l$. In
+# the post-norm block $J_{LN}$ multiplies the sum, $J_{LN}(I + J_f)$, and is applied to the gradient in every layer.
+# Xiong et al. (2020) show that this is what makes BERT need its warm-up.
 #
 # ### Exercise 15.3 (core): a block with the norm in front
 #
@@ -495,10 +495,10 @@ block = jacobian(lambda one: one + np.tanh(plain_norm(one) @ W), x)
 course.equal("the pre-norm block", block, np.eye(6) + J_branch @ J_norm)
 
 # %% [markdown]
-# Now the gradient that arrives at each layer. Take twelve untrained layers, once arranged in either way, with the same
-# weights. They are drawn so large that a branch returns about as much as it gets, as it does after some training. How long
-# is the gradient of the loss with respect to what enters each layer? The class below has the switches of the whole chapter.
-# Where a switch is off it is your engine, unchanged.
+# Now the gradient that arrives at each layer. Take twelve untrained layers, arranged in one way and then in the other,
+# with the same weights. They are drawn so large that a branch returns about as much as it gets, as it does after some
+# training. How long is the gradient of the loss with respect to what enters each layer? The class below has the
+# switches of the whole chapter. Where a switch is off it is your engine, unchanged.
 
 
 # %%
@@ -747,13 +747,13 @@ course.say(
 )
 
 # %% [markdown]
-# A way on which nothing is multiplied does not keep the gradient at one length. What goes around the branches arrives
+# A path on which nothing is multiplied does not keep the gradient at one length. What goes around the branches arrives
 # whole, and every branch adds a part of its own, so the gradient may grow on its way down; a LayerNorm behind the sum
-# scales it anew in every layer.
+# rescales it in every layer.
 #
-# A gradient that is right can be told only by a derivative. For every variant of this chapter we shall do what
-# chapter 07 did for a whole BERT, but at once: along one random direction in the space of *all* parameters, compare what
-# the backward says with the complex step of the loss.
+# Only a derivative can tell whether a gradient is right. For every variant of this chapter we shall do what chapter 07
+# did for a whole BERT, but at once: along one random direction in the space of *all* parameters, compare what the
+# backward says with the complex step of the loss.
 
 
 # %%
@@ -857,7 +857,7 @@ lesson.check(rotate_backward, draw=draw_rotation, same_as=rotation_by_complex_st
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `left * cos - right * sin` | `left * cos + right * sin` | A rotation has one minus: the first row is cos, −sin. |
-# | `left * cos - right * sin, left * sin + right * cos` | `left * cos + right * sin, right * cos - left * sin` | That turns the other way: the minus stands in the first row of the matrix. |
+# | `left * cos - right * sin, left * sin + right * cos` | `left * cos + right * sin, right * cos - left * sin` | That turns the other way: the minus belongs in the first row of the matrix. |
 # | `(-np.arange(half) / half)` | `(-np.arange(half) / (2 * half))` | The exponent is −2k/D, which is −k/half. |
 # | `(-np.arange(half) / half)` | `(np.arange(half) / half)` | The rates fall from 1 on: the exponent is negative. |
 # | `left, right = x[:, :, :half], x[:, :, half:]` | `left, right = x[:, :, ::2], x[:, :, 1::2]` | That pairs neighbours, as some models do; here the partner of column k is column k + D/2. |
@@ -1114,7 +1114,7 @@ course.equal("a polynomial of a matrix", by_matrix, (U * by_values) @ Vt)
 # 1. $m \leftarrow \beta m + (1-\beta) g$, in place; $v$ stays as it is;
 # 2. one step ahead: $n = \beta m + (1-\beta) g$. **Nesterov momentum** takes the gradient where the momentum is about to
 #    lead; mixing the gradient into the new momentum a second time comes near that and needs no other gradient;
-# 3. each matrix of $n$ is made orthogonal for itself and multiplied by $\sqrt{\max(\text{rows}, \text{columns})}$;
+# 3. each matrix of $n$ is made orthogonal on its own and multiplied by $\sqrt{\max(\text{rows}, \text{columns})}$;
 # 4. that, plus `rule.weight_decay` times the parameters, times `rule.lr`, is subtracted from the parameters.
 
 
@@ -1413,7 +1413,7 @@ course.show(
 )
 
 # %% [markdown]
-# Was there anything to gain? A run at the floor has learnt nothing but frequencies. Beside it, the letters of the run
+# Was there anything to gain? A run at the floor has learnt nothing but frequencies. Next to it, the letters of the run
 # with everything, with an untrained model as the control.
 
 # %%
@@ -1494,7 +1494,7 @@ lesson.keep()
 # %% [markdown]
 # ## Words
 #
-# - **dynamic masking**: drawing the hidden places anew whenever a sequence is read.
+# - **dynamic masking**: drawing new hidden places whenever a sequence is read.
 # - **pre-norm**: LayerNorm at the entrance of a branch, with the sum left as it is.
 # - **rotary positions**: positions as rotations of queries and keys, so that scores depend on distances.
 # - **Nesterov momentum**: momentum whose gradient is that of a step further on.

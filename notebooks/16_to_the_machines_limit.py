@@ -557,7 +557,7 @@ lesson.check(transpose, draw=draw_transpose, law=transpose_holds, times=6)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `range(0, K, block)` | `range(0, K, K)` | A stripe of whole rows is no square: its columns have more lines than the cache. |
+# | `range(0, K, block)` | `range(0, K, K)` | A stripe of whole rows is not a square: its columns have more lines than the cache. |
 # | `range(left, min(left + block, K))` | `range(left, K)` | The square ends after block columns. |
 # | `min(top + block, n)` | `top + block` | At the edge the square is smaller: there are no more rows than n. |
 # | `range(0, n, block)` | `range(0, n - block + 1, block)` | What is left over at the edge has to be transposed as well. |
@@ -608,8 +608,8 @@ course.show(
 
 # %% [markdown]
 # A product of matrices has more to gain. It does $2MKN$ operations with $MK + KN + MN$ numbers, so each number is
-# wanted many times. If it is fetched anew each time, the product lies under the slope of the roof; if blocks are kept in
-# the cache while they are needed, it gets to the flat part.
+# wanted many times. If it is fetched again each time, the product lies under the slope of the roof; if blocks are kept
+# in the cache while they are needed, it gets to the flat part.
 #
 # ### Exercise 16.5 (hard): a product by blocks
 #
@@ -698,9 +698,9 @@ lesson.check(product, draw=draw_product, law=product_holds, times=4)
 #
 # $$ \frac1n \sum_i (x_i - \mu)^2 = \frac1n \sum_i x_i^2 - \mu^2 . $$
 #
-# The equation is true and the recipe is dangerous. If the mean is large beside the deviations, both terms on the right
-# are large and nearly equal, and the digits that matter cancel. Welford (1962) found one pass that does not. He keeps the
-# mean so far and the sum of squares about it. With $d = x_i - \mu_{i-1}$ for the next number,
+# The equation is true and the recipe is dangerous. If the mean is large compared with the deviations, both terms on the
+# right are large and nearly equal, and the digits that matter cancel. Welford (1962) found one pass that does not. He
+# keeps the mean so far and the sum of squares about it. With $d = x_i - \mu_{i-1}$ for the next number,
 #
 # $$ \mu_i = \mu_{i-1} + \frac{d}{i}, \qquad S_i = S_{i-1} + d\,(x_i - \mu_i) . $$
 
@@ -1336,7 +1336,7 @@ else:
 # written with `jax.numpy` in place of `numpy`, and `jax.grad` returns another function that computes its gradient. It
 # follows the rules of chapter 5, one operation after another, from the last to the first, and XLA, its compiler, fuses
 # loops as you did above. Below is the feed-forward block of BERT in the way that JAX's users write it, and its gradient
-# beside the one of minibert's backward, which is written by hand. JAX is an extra. Where it is not installed, the cells
+# next to that of minibert's backward, which is written by hand. JAX is an extra. Where it is not installed, the cells
 # say so and go on.
 
 # %%
@@ -1409,9 +1409,9 @@ if has_jax:
 
 # %% [markdown]
 # Two answers to the same question, found in two ways. That is the use of a backward by hand in a world with `jax.grad`:
-# each proves the other, and who has written one knows what the other has to keep in memory, and where it may lose digits.
-# And there is a third way. minibert's operations are written for any array library, so JAX can run the backward by hand
-# as well: `Ops(jax.numpy)`.
+# each proves the other, and whoever has written one knows what the other has to keep in memory, and where it may lose
+# digits. And there is a third way. minibert's operations are written for any array library, so JAX can run the backward
+# by hand as well: `Ops(jax.numpy)`.
 
 # %%
 if has_jax:

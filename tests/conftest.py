@@ -24,7 +24,7 @@ import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 settings.register_profile("minibert", deadline=None)  # a busy machine is no failure
-settings.register_profile("quick", settings.get_profile("minibert"), max_examples=20)  # of `make test`
+settings.register_profile("quick", settings.get_profile("minibert"), max_examples=10)  # of `make test`
 settings.load_profile("minibert")
 
 _MISSING = ("could not import", "not installed", "not built", "no C core")
@@ -81,7 +81,7 @@ def pytest_addoption(parser):
         type=int,
         default=0,
         metavar="N",
-        help="print the processor seconds of the run, and of the N tests that took most",
+        help="print the processor seconds of the run, of its quick tests, and of the N tests that took most",
     )
 
 
@@ -165,16 +165,19 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def _write_dearest(terminalreporter, count):
-    """Say what processor time a run took, and its `count` dearest tests, their fixtures included."""
+    """Say what processor time a run took, its quick tests, and the `count` dearest, fixtures included."""
     if not count:
         return
-    taken = Counter()
+    taken, quick = Counter(), 0.0
     for reports in terminalreporter.stats.values():
         for report in reports:
             if hasattr(report, "processor_seconds"):
                 taken[report.nodeid] += report.processor_seconds
+                if not report.keywords.keys() & {"slow", "thorough"}:
+                    quick += report.processor_seconds
     own = _processor_seconds() if not _workers else time.process_time()
-    terminalreporter.section(f"{own + sum(_workers):.0f} processor seconds, and the dearest tests")
+    whole = own + sum(_workers)
+    terminalreporter.section(f"{whole:.0f} processor seconds, {quick:.0f} of quick tests; the dearest tests")
     for name, seconds in taken.most_common(count):
         terminalreporter.write_line(f"{seconds:8.2f} s  {name}")
 

@@ -86,12 +86,20 @@ def test_make_pretrain_gives_each_flag_once(tmp_path, arguments, command):
 BUSY = """
 import time
 
+import pytest
+
 def test_idle():
     pass
 
 def test_busy():
     began = time.process_time()
     while time.process_time() < began + 2:
+        pass
+
+@pytest.mark.thorough
+def test_less_busy():
+    began = time.process_time()
+    while time.process_time() < began + 1:
         pass
 """
 
@@ -103,10 +111,11 @@ def test_the_dearest_tests_are_printed_by_processor_time(tmp_path, processes):
     (tmp_path / "test_both.py").write_text(BUSY)
     command = [sys.executable, "-m", "pytest", "-n", processes, "--dearest", "1", "-p", "no:cacheprovider"]
     done = subprocess.run([*command, tmp_path], cwd=tmp_path, capture_output=True, text=True)
-    [whole] = re.findall(r"(\d+) processor seconds, and the dearest tests", done.stdout)
+    [(whole, quick)] = re.findall(r"(\d+) processor seconds, (\d+) of quick tests; the dearest", done.stdout)
     [(seconds, name)] = re.findall(r"^ +(\d+\.\d\d) s  (.+)", done.stdout, re.MULTILINE)
     assert name == "test_both.py::test_busy"
-    assert 2 <= float(seconds) <= float(whole) + 0.5
+    assert 2 <= float(seconds) <= float(quick) + 0.5
+    assert float(quick) + 1 <= float(whole) + 0.5  # what is thorough is not quick
 
 
 REPRESENTED = """

@@ -90,6 +90,7 @@ METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"
 COMPUTED = {
     "course/answers.py": [],  # a name, looked for as it is
     "cli/shared/messages.py": ["arguments in messages"],
+    "cli/shared/parser.py": ["argparse's messages"],
     "data/marks.py": [],  # one class of characters
     "data/trivia.py": ["trivia.find_answers"],
     "base/files.py": [],  # of names of files, 255 characters at most
@@ -347,6 +348,15 @@ def _(text, n, tmp):
     parser = Parser()
     parser.add_argument("--seed")
     return lambda: on_command_line(InputError(text, seed=1), parser)
+
+
+@case("argparse's messages", "a", ", ", "argument --seed: ", "--seed ")
+def _(text, n, tmp):
+    def complain():
+        with pytest.raises(SystemExit):
+            Parser().error(f"argument --seed: {text}")
+
+    return complain
 
 
 @case("passages", " ", "a-", "a", "-", "a ", "\u2014")

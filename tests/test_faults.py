@@ -14,6 +14,8 @@ from marks import seldom
 from small_tasks import reviews, write_model, write_sst2
 
 from minibert.hub.checkpoint import load_checkpoint
+from minibert.model.params import Head
+from minibert.tasks.stored import TaskFile
 from minibert.training.runlog import SPEEDS, read_metrics
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -127,3 +129,30 @@ def test_after_a_fault_at_some_calls_a_run_goes_on_to_the_same_bytes(undisturbed
 def test_after_a_fault_at_any_call_a_run_goes_on_to_the_same_bytes(undisturbed, kind):
     for at in range(len(undisturbed[2])):
         meet(undisturbed, kind, at)
+
+
+@pytest.mark.thorough
+def test_predictions_killed_between_their_files_can_be_made_again(tmp_path):
+    labels = ("bad", "good")
+    model = write_model(tmp_path / "model", Head("classify", 2), 3, labels)
+    TaskFile("classify", labels, 24, {}).save(model)
+    (tmp_path / "dev.csv").write_text("text,label\nthe film is warm,good\na dull story,bad\n")
+    words = ["predict", f"--model={model}", f"--data={tmp_path / 'dev.csv'}", "--engine=numpy", "--quiet"]
+    commands = Commands(tmp_path, words)
+
+    def files():
+        return {path.name: path.read_bytes() for path in commands.out.glob("[!.]*")}
+
+    with commands.process:
+        assert commands.run() == 0, commands.errors.read_text()
+        expected = files()
+        calls = json.loads(commands.calls.read_text())
+        assert set(expected) == {"classify-dev.jsonl", "dev_predictions.tsv"}
+        assert calls.count("replace") == 2
+        for at in [number for number, call in enumerate(calls) if call == "replace"]:
+            shutil.rmtree(commands.out)
+            assert commands.run(kind="kill", at=at) == KILLED
+            assert "classify-dev.jsonl" not in files()
+            assert commands.run() == 0, commands.errors.read_text()
+            assert files() == expected
+        commands.process.stdin.close()

@@ -219,6 +219,7 @@ def test_wheel_holds_every_source_the_corpus_the_models_and_the_unicode_table(wh
     assert {STAND_IN, *(str(path.relative_to(ROOT)) for path in models)} <= inside
     assert {"minibert/tokenizer/unicode-15.0.0.txt", "minibert/reports/templates/report.html.j2"} <= inside
     assert {"minibert/explorer/static/bert.js", "minibert/explorer/static/explorer.html.j2"} <= inside
+    assert {"minibert/course/static/animation.js", "minibert/course/static/animation.html.j2"} <= inside
     lessons = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.*")}
     shared = {name.partition("data/share/minibert/notebooks/")[2] for name in inside} - {""}
     assert "05_gradients_you_can_trust.ipynb" in lessons and shared == lessons  # for `minibert course`

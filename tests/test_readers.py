@@ -564,6 +564,7 @@ OF_NO_USER = {
     "core/__main__.py": "a text; `tests/core/test_road.py` has one that is not there",
     "__main__.py": "the null device",
     "cli/course.py": "notebooks of the package",
+    "course/animations.py": "the player of the package",
     "course/answers.py": "what students hand in, of which tests/course/test_grading.py has broken ones",
     "course/carried.py": "what a process of an answer writes; tests/course/test_grading.py has broken ones",
     "course/confined.py": "the same, and the kernel's files",

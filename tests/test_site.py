@@ -37,6 +37,12 @@ def test_function_names_keep_a_space_but_to_brackets(conf):
     assert "<mspace" not in written(conf, r"\log(x)")
 
 
+def test_index_of_an_accented_letter_is_beside_it_and_limits_of_a_sum_are_not(conf):
+    accented = re.sub(r"\s+", "", written(conf, r"\hat m_t"))
+    assert '<msub><moveraccent="true"><mi>m</mi>' in accented and "<mi>t</mi></msub>" in accented
+    assert "msub" not in written(conf, r"\sum_{i}^{n} x", kind=nodes.math_block)
+
+
 def test_punctuation_stays_with_the_formula(conf):
     assert written(conf, "x", ".").endswith("&#8288;")
     assert written(conf, "x", " is").endswith("</math>")

@@ -10,15 +10,15 @@ Row = dict[str, Any]
 ENGINES = ("cpp", "numba", "numpy", "PyTorch")  # columns
 COMPARED = ("cpp", "PyTorch")
 LIMITS = """\
-What this does not show: other machines and sizes, how operations overlap in a step, what fusing them saves
-(`benchmarks/step.py` does). GFLOP/s count each multiply-add of the mathematics as two operations. GB/s count
-every argument and every result once, in bf16 with two bytes an element, although minibert keeps the sums on
-the residual path in float32. Its weights are float32 too, and rounded anew in every product. Shares are of
-the rate of multiply-adds from registers, or of the speed of copying as many bytes, in the same rounds.
-Dropout is included in the times; PyTorch draws its own, and has a fused kernel only for attention without
-dropout. The C++ kernels and NumPy's products write into arrays that are given to them; the others allocate
-their results, and keep freed memory. Before anything was timed, all results agreed with those of the
-reference in float64."""
+Not covered: other machines and sizes, how operations overlap in a step, what fusing them saves
+(`benchmarks/step.py` shows that). GFLOP/s count each multiply-add of the mathematics as two operations. GB/s
+count every argument and every result once, in bf16 with two bytes per element, although minibert keeps the
+sums on the residual path in float32. Its weights are float32 too, and are rounded again in every product.
+Shares are of the rate of multiply-adds from registers, or of the speed of copying as many bytes, in the same
+rounds. The times include dropout; PyTorch draws its own, and has a fused kernel only for attention without
+dropout. The C++ kernels and NumPy's products write into preallocated arrays; the others allocate their
+results, and keep freed memory. Before the timing, all results agreed with those of the reference in
+float64."""
 UNITS = {"GFLOP/s": ("useful_gflops", "peak_share"), "GB/s": ("gigabytes_per_second", "copy_share")}
 WHAT = {"GFLOP/s": "share of the peak", "GB/s": "share of a copy"}
 

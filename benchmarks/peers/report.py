@@ -31,26 +31,26 @@ LENGTHS = {
 }
 
 STEP_LIMITS = """\
-What this does not show: other machines and vocabularies, more threads than these, the making of batches. A
-step is forward, backward, clipping and AdamW, with dropout 0.1 and 15% of the positions masked. Useful
-GFLOP/s count the matrix products over real tokens and masked rows, in the last layer those over the rows
-that a head reads, once, and nothing that is computed again. The share is of the rate of fused multiply-adds
-that this machine reached in the same rounds, in the row's own dtype (peers in bf16: autocast with float32
-weights). All peers compute the whole last layer, cpp only the rows that are read; the peers could be written
-to do the same. Hugging Face is `BertForPreTraining` as published, with fused AdamW. PyTorch tuned has masked
-rows only, scaled_dot_product_attention and fused AdamW. JAX is plain jax.numpy, jax.grad and one jit; jax in
-small letters is minibert's engine. All keep freed memory, as minibert does. Before anything was
-timed, all agreed with the NumPy reference on the loss, the gradient norm and the loss after an update, with
-the same weights and batch and no dropout."""
+Not covered: other machines and vocabularies, more threads, making the batches. A step is forward, backward,
+clipping and AdamW, with dropout 0.1 and 15% of the positions masked. Useful GFLOP/s count each matrix
+product once, over real tokens and masked rows only, and in the last layer over the rows that a head reads
+only; nothing that is recomputed counts. The share is of the rate of fused multiply-adds that this machine
+reached in the same rounds, in the row's own dtype (peers in bf16: autocast with float32 weights). All peers
+compute the whole last layer, cpp only the rows that are read; the peers could be written to do the same.
+Hugging Face is `BertForPreTraining` as published, with fused AdamW. PyTorch tuned computes scores of masked
+rows only, with scaled_dot_product_attention and fused AdamW. JAX is plain jax.numpy, jax.grad and one jit;
+jax in lower case is minibert's engine. All keep freed memory, as minibert does. Before the timing, all
+agreed with the NumPy reference on the loss, the gradient norm and the loss after an update, with the same
+weights and batch and no dropout."""
 
 INFERENCE_LIMITS = """\
-What this does not show: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch
-is Hugging Face's `BertModel` with scaled_dot_product_attention under inference_mode, in bf16 with weights in
-bf16. ONNX Runtime has its own fused operators for attention, LayerNorm and GELU. In int8, weights
-have 8 bits and activations are quantized on the way: with cpp to 8 bits with a scale for each token and each
-column, the rest in bfloat16; by quantize_dynamic of PyTorch to 7 bits and of ONNX Runtime to 8, with one
-scale for all activations, the rest in float32. Before anything was timed, all agreed with the NumPy reference
-on the last hidden states and the pooled vectors; --json has |x - right| / |right|, in int8 15% at most."""
+Not covered: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch is Hugging
+Face's `BertModel` with scaled_dot_product_attention under inference_mode, in bf16 with weights in bf16. ONNX
+Runtime uses its own fused operators for attention, LayerNorm and GELU. In int8, weights have 8 bits and
+activations are quantized during the computation: cpp uses 8 bits and a scale for each token and each column,
+and computes the rest in bfloat16; quantize_dynamic uses 7 bits in PyTorch and 8 in ONNX Runtime, one scale
+for all activations, and float32 for the rest. Before the timing, all agreed with the NumPy reference on the
+last hidden states and the pooled vectors; --json prints |x - right| / |right|, in int8 15% at most."""
 
 
 class Rows:

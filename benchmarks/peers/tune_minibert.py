@@ -20,7 +20,7 @@ class Minibert(Tuner):
         self._ops, self._head = engines.create(engine, threads, dtype), epoch.head
         self._limits = engines.limited_threads(threads, self._ops)
         options = FinetuneOptions(
-            task="none", data="", model="", seed=SEED, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM,
+            task="none", data=".", model=".", seed=SEED, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM,
             adam_eps=EPS, dropout=epoch.dropout, dtype=dtype,
         )  # fmt: skip
         run, params = WholeRun(options, None, self._ops, Path("nowhere")), epoch.parameters()

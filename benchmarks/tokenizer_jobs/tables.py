@@ -15,11 +15,11 @@ LEARNING = "learn|threads|minibert|`tokenizers`|ratio"
 SHARDS = "token shards, all cores|speed|peak memory"
 
 LIMITS = """\
-What this does not show: other machines, languages and lengths of text, and more than two threads. The
-results of Hugging Face are objects from which the ids must still be taken one by one, which is not timed;
-minibert's are arrays. The corpora to learn from repeat one text (54 MB of Wikipedia); real text of that size
-has more different words, which is what memory depends on. Hugging Face has no likelihood objective, and its
-trainer breaks ties differently in every run, so the two vocabularies share most pieces but not all."""
+Not covered: other machines, languages and lengths of text, and more than two threads. Hugging Face returns
+objects from which the ids must still be read one by one, which is not timed; minibert returns arrays. The
+corpora for learning repeat one text (54 MB of Wikipedia); real text of that size has more different words,
+and memory depends on these. Hugging Face has no likelihood objective, and its trainer breaks ties
+differently in every run, so the two vocabularies share most pieces but not all."""
 
 
 class Tables:
@@ -81,7 +81,7 @@ class Tables:
                 f"{batch['title']}, {batch['bytes'] / 1e6:.1f} MB in {n:,} texts{left_out}, {batch['ids']:,} "
                 f"equal ids, {batch['offsets_that_differ']:,} different offsets"
             )
-        return "Compared before anything was timed: " + "; ".join(said.values()) + "."
+        return "Compared before the timing: " + "; ".join(said.values()) + "."
 
     def learning(self) -> Iterator[list[str]]:
         """Seconds and peak memory of a whole run, reading included."""

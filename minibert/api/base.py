@@ -1,7 +1,7 @@
-"""What all estimators have in common: parameters, `fit`, `save`, and the protocol of scikit-learn.
+"""The base class of all estimators: parameters, `fit`, `save`, and scikit-learn's protocol.
 
-An estimator is a dataclass of the options of a fine-tuning run. `fit` runs what `minibert finetune` runs,
-with examples in memory, and loads the result; whatever that command promises holds here, too.
+An estimator is a dataclass that holds the options of a fine-tuning run. `fit` does what `minibert finetune`
+does, but with examples in memory, and loads the result. Whatever holds for that command holds here as well.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import numpy as np
 
 from minibert import engines
+from minibert.api.calls import explains_unknown_arguments
 from minibert.api.inputs import GENERATORS, plain, seed_of
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import RUN, lay_out, require_no_other
@@ -46,91 +47,97 @@ from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog
 
-ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
+ESTIMATOR_FILE = "estimator.json"  # parameters and classes, in the folder of a saved model
 Metrics = TypeVar("Metrics", bound=Evaluation)
 
 
 class ReadableMetrics(dict[str, Any]):
-    """Metrics of a model, printed as a table."""
+    """The metrics of a model, which print as a table."""
 
     def __repr__(self) -> str:
         return measured_text(self)
 
 
 def _readable(metrics: Metrics) -> Metrics:
-    """Return metrics as a dictionary that shows them as a person reads them."""
+    """Return the metrics as a dictionary that prints as a table."""
     return cast(Metrics, ReadableMetrics(metrics))
 
 
 class NotFitted(InputError, AttributeError):
-    """An estimator was asked before it was fitted or loaded."""
+    """Report that an estimator was used before it was fitted or loaded."""
 
 
 @dataclass(eq=False, repr=False)
 class Estimator(Parameterised, FinetuneArguments, ABC):
-    """Fine-tuning for data in memory; the subclasses say what is learnt.
+    """Fine-tuning for data in memory; a subclass says what is learned.
 
-    Parameters are only looked at by `fit`. They are the options of `minibert finetune` under their names
-    there, `seed` being `random_state`; what is None follows the recipe of the task.
+    Parameters are only checked by `fit`. They are the options of `minibert finetune` and have the same names,
+    except that `seed` is `random_state`. An option that is None follows the recipe of the task.
     """
 
     model: str | os.PathLike[str] = field(
-        metadata={"help": "what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model"}
+        metadata={"help": "what to start from: a run folder, a BERT from Hugging Face, or a fine-tuned model"}
     )
     _: KW_ONLY
     out: str | os.PathLike[str] | None = option(
-        None, "folder for the files of the run", default="a temporary one, until `fit` is done"
+        None, "the run folder", default="a temporary one, which is removed after `fit`"
     )
-    verbose: bool = option(False, "show progress: a bar in a notebook or terminal, otherwise lines")
+    verbose: bool = option(False, "show progress: a bar in a notebook or terminal, lines elsewhere")
     random_state: int | np.integer[Any] | np.random.Generator | np.random.RandomState | None = option(
-        0, "a whole number; or a generator of NumPy's, which it is drawn from. None is 0"
+        0, "the seed: an integer, or a NumPy generator from which one is drawn; None is 0"
     )
-    ops: Ops | None = option(None, "an engine object of your own, in place of `engine`", default="none")
+    ops: Ops | None = option(None, "a custom engine object, instead of `engine`", default="none")
     on_log: OnLog | None = option(
         None,
-        "called with the number of a step and what is recorded of it, by names such as train/loss; it may "
-        "raise minibert.StopTraining, and the run ends with that step, finished like any other",
+        "called with the number of a step and its metrics, by names such as train/loss; if it raises "
+        "minibert.StopTraining, the run ends with that step, finished like any other",
         default="",
     )
-    split_dev: float = option(0.1, "share of the examples to measure on, of each class where there are some")
+    split_dev: float = option(
+        0.1, "share of the examples to evaluate on; of each class, if there are classes"
+    )
 
-    KIND: ClassVar[str] = ""  # what scikit-learn calls it
-    TASK: ClassVar[str]  # of one's own tables
+    KIND: ClassVar[str] = ""  # scikit-learn's name for this type of estimator
+    TASK: ClassVar[str]  # the task of `minibert finetune` for custom tables
 
-    # What is learnt
+    # What is learned
 
     @abstractmethod
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Any]:
-        """Return what a task reads of some rows, checked; if `labelled` with answers, learning classes."""
+        """Check some rows and return them as examples of the task; if `labelled`, with their labels.
+
+        The first labelled rows that a classifier reads also define its classes.
+        """
 
     @abstractmethod
     def _row(self, example: Any) -> dict[str, Any]:
-        """Return an example as a line of a table, by the names of columns that its task expects."""
+        """Return an example as a row of a table, with the columns that its task expects."""
 
     # Fitting
 
+    @explains_unknown_arguments
     def fit(self, X: Any, y: Any = None, *, dev: tuple[Any, Any] | None = None) -> Self:
-        """Fine-tune the model for some data.
+        """Fine-tune the model on some data.
 
-        After every epoch it is measured on examples that it does not learn from, and the best epoch is kept.
-        Files are kept in the folder `out`, which becomes a run folder as `minibert finetune` leaves it;
-        without one in a temporary folder until `fit` is done. Ctrl-C, also a notebook's button to interrupt,
-        saves the run: calling `fit` once more with the same data goes on from there.
+        After every epoch, the model is evaluated on examples that it is not trained on, and the best epoch is
+        kept. Files are written to the folder `out`, which becomes a run folder like those of `minibert
+        finetune`; without `out`, they are kept in a temporary folder until `fit` is done. Ctrl-C, or a
+        notebook's interrupt button, saves the run; calling `fit` again with the same data resumes it.
 
         Parameters
         ----------
         X : list, array, column or table
-            The texts; or a table (pandas, polars, `datasets`, a dictionary of columns) whose columns
-            parameters of the estimator name.
+            The texts; or a table (pandas, polars, `datasets`, a dictionary of columns). Parameters of the
+            estimator name its columns.
         y : list, array, column or str, optional
-            What is expected of each; for a table also the name of its column.
+            The label of each row; if X is a table, this can be the name of a column.
         dev : tuple, optional
-            X and y to measure on, in place of the share `split_dev` of the training examples.
+            X and y to evaluate on, instead of the share `split_dev` of the training examples.
 
         Returns
         -------
         Estimator
-            Itself, with `report_`: what `report.json` of a run holds.
+            The estimator itself, with the attribute `report_`: the contents of a run's `report.json`.
 
         Raises
         ------
@@ -149,16 +156,16 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
             raise
 
     def _fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Self:
-        """Do what `fit` says; where that fails, a temporary folder may be left."""
+        """Do the work of `fit`; may leave a temporary folder behind if it fails."""
         if self.ops is not None and not isinstance(self.ops, Ops):
             advice = 'give an engine object, or one by its name, such as engine="numpy"'
             raise InputError(f"ops={self.ops!r} is not valid; {advice}.", ops=self.ops)
-        learner = type(self)(**self.get_params())  # what was fitted before stays so until this is
+        learner = type(self)(**self.get_params())  # if this fails, an earlier fit of `self` stays intact
         rows = learner._training_rows(X, y, dev)
         texts = {"train": _as_lines(map(self._row, rows.train))}
         if rows.dev is not None:
             texts["dev"] = _as_lines(map(self._row, rows.dev))
-        options, folder, resume = self._begun(texts, list(self._row(rows.train[0])))
+        options, folder, resume = self._start_run(texts, list(self._row(rows.train[0])))
         report = self._train(rows, texts, options, folder, resume)
         fitted = Finetuned.from_pretrained(folder, self.engine, threads=self.threads, dtype=options.dtype)
         if self.ops is not None:
@@ -166,9 +173,9 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         vars(self).update(vars(learner))
         self._fitted = fitted
         self._bag_of_words = bag_of_words_in(folder, fitted.labels, rows)
-        self._learn_report(report)
+        self._set_report(report)
         self._warned_of_cuts = "truncated" in report
-        self._asked = y if isinstance(y, str) else None
+        self._label_column = y if isinstance(y, str) else None
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         if scratch := vars(self).pop("_scratch", None):
             scratch.cleanup()
@@ -177,17 +184,22 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         return self
 
     def _training_rows(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Rows:
-        """Return the examples to learn from, and those to measure on where some are given."""
+        """Return the training examples, and the ones to evaluate on if `dev` is given."""
         train = self._examples(X, y, labelled=True)
         if dev is None:
             if len(train) < 2:
-                raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
+                raise InputError(
+                    "X has one sample, and the model is measured on another; give more, or `dev`."
+                )
             if self.split_dev is None:
                 advice = "give a share, such as 0.1, or fit(X, y, dev=(X_dev, y_dev))."
                 raise InputError(f"split_dev=None leaves nothing to measure on; {advice}", split_dev=None)
             return Rows(train)
+        if isinstance(dev, float):
+            advice = f"for a share of the examples, give split_dev={dev!r} to {type(self).__name__}(...)."
+            raise InputError(f"{dev=} is not a tuple of X and y; {advice}", dev=dev, split_dev=dev)
         if not isinstance(dev, tuple) or len(dev) != 2:
-            raise InputError("dev is not X and y; give a tuple of the two.")
+            raise InputError("dev is not a tuple of X and y; give dev=(X_dev, y_dev).")
         with naming("dev"):
             return Rows(train, self._examples(*dev, labelled=True))
 
@@ -199,14 +211,15 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         folder: Path,
         resume: bool,
     ) -> dict[str, Any]:
-        """Run the fine-tuning with examples as `rows`, and keep them as files, `texts` by name.
+        """Fine-tune on `rows`, and write the same examples to files: `texts`, by name.
 
-        The files are for the commands; here they only tell whether an interrupted run had the same examples.
+        The files are for the commands. Here they only tell whether an interrupted run had the same examples.
         """
         data = folder / "examples"
         if not resume and data.exists():
-            raise InputError(f"{data} is of no run of fine-tuning; remove it, or choose another folder.")
-        with sole_writer(data):  # the folder goes at the end if nothing is left in it
+            what = f"{data} does not belong to a fine-tuning run"
+            raise InputError(f"{what}; remove it, or choose another folder.")
+        with sole_writer(data):  # which removes the folder at the end if it is empty
             try:
                 for name, text in texts.items():
                     atomic_text(data / f"{name}.jsonl", text)
@@ -222,29 +235,30 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
             except KeyboardInterrupt:
                 if not (folder / OPTIONS_FILE).exists():
                     raise Interrupted("Stopped before the training began; nothing is kept.") from None
-                advice = "call fit again with the same data and it goes on from there."
+                advice = "call fit again with the same data to resume."
                 raise Interrupted(f"Stopped and saved in {folder}; {advice}") from None
             finally:
-                if not (folder / OPTIONS_FILE).exists():  # it has not begun
+                if not (folder / OPTIONS_FILE).exists():  # the run did not start
                     for name in texts:
                         (data / f"{name}.jsonl").unlink(missing_ok=True)
 
     def _drop_scratch(self, error: BaseException, interrupted: Any) -> None:
-        """Remove the temporary folder of a `fit` that ended with an error, unless it can go on from there.
+        """Remove the temporary folder of a `fit` that ended with an error, unless it can be resumed.
 
-        `interrupted` is the folder of an earlier `fit`, if there is one: what is refused now leaves it there.
+        `interrupted` is the folder of an earlier `fit` that was interrupted, or None. Bad input to a later
+        `fit` does not remove it.
         """
         scratch = vars(self).get("_scratch")
         if scratch is None:
             return
         is_new = scratch is not interrupted
-        is_begun = (Path(scratch.name) / OPTIONS_FILE).exists()
-        is_refused = isinstance(error, InputError) or not is_begun
-        if isinstance(error, DivergedError) or (is_new and is_refused):
+        has_started = (Path(scratch.name) / OPTIONS_FILE).exists()
+        cannot_resume = isinstance(error, InputError) or not has_started
+        if isinstance(error, DivergedError) or (is_new and cannot_resume):
             vars(self).pop("_scratch").cleanup()
 
-    def _begun(self, texts: dict[str, str], columns: list[str]) -> tuple[FinetuneOptions, Path, bool]:
-        """Return the options of the run, its folder, and whether the same was interrupted there."""
+    def _start_run(self, texts: dict[str, str], columns: list[str]) -> tuple[FinetuneOptions, Path, bool]:
+        """Return the options of the run, its folder, and whether it resumes an interrupted run there."""
         folder, resume = self._folder(texts)
         stored = FinetuneOptions.load(folder / OPTIONS_FILE) if resume else None
         if stored and isinstance(self.random_state, GENERATORS):
@@ -269,50 +283,49 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         if stored is not None and self.out is None:
             try:
                 resolved(options, folder / OPTIONS_FILE).require_same_run(stored)
-            except InputError:  # what was begun with other options is dropped
+            except InputError:  # the interrupted run had other options: discard it and start again
                 vars(self).pop("_scratch").cleanup()
-                return self._begun(texts, columns)
+                return self._start_run(texts, columns)
         return options, folder, resume
 
     def _folder(self, texts: dict[str, str]) -> tuple[Path, bool]:
-        """Return the folder of the run, and whether one of the same data was interrupted there."""
+        """Return the folder of the run, and whether a run on the same data was interrupted there."""
         scratch = getattr(self, "_scratch", None)
         out = self.out
-        if out == "":
-            raise InputError(f"{out=} names no folder; give one, or leave it out.", out=out)
-        folder = Path(".") if out is None else path_of(out, "out")
-        if scratch and out is None:
+        folder = None
+        if out is not None:
+            folder = path_of(out, "out")
+        elif scratch is not None:
             folder = Path(scratch.name)
-        has_folder = scratch is not None or out is not None
-        begun = has_folder and (folder / OPTIONS_FILE).exists()
-        if begun and _has_same_files(folder / "examples", texts) and load_report(folder) is None:
+        has_run = folder is not None and (folder / OPTIONS_FILE).exists()
+        if folder is not None and has_run and _is_unfinished(folder, texts):
             return folder, True
-        if out is None:
+        if folder is None or out is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
             return Path(self._scratch.name), False
-        if begun:
+        if has_run:
             raise InputError(
                 f"out={str(out)!r} already holds a run; load it, or choose another folder.", out=str(out)
             )
         return folder, False
 
-    # Asking
+    # Predicting
 
     def _predictions(self, examples: Sequence[Any]) -> list[Any]:
-        """Return what the model predicts of examples, whatever their labels are."""
+        """Return the model's predictions for examples, whose labels it does not see."""
         model = self.model_
         no_label = {model.task.label_field: None}
-        bare = [example._replace(**no_label) for example in examples]
+        unlabelled = [example._replace(**no_label) for example in examples]
         cuts = Truncation(model.max_length, long=model.task.long)
         with engines.limited_threads(self.threads, model.ops):
-            predictions = list(predict_examples([model], bare, cuts=cuts, show=self.verbose))
-        if not getattr(self, "_warned_of_cuts", False):  # once, also by `fit`, is enough
+            predictions = list(predict_examples([model], unlabelled, cuts=cuts, show=self.verbose))
+        if not getattr(self, "_warned_of_cuts", False):  # warn once, `fit` included
             self._warned_of_cuts = bool(warn_of_truncation({"": cuts}, model.config.P))
         return predictions
 
     @property
     def model_(self) -> Finetuned:
-        """Return the fine-tuned model itself: its `params`, `tokenizer`, `labels` and engine `ops`.
+        """The fine-tuned model itself, with its `params`, `tokenizer`, `labels` and engine `ops`.
 
         Raises
         ------
@@ -324,43 +337,45 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
             raise NotFitted(f"This {type(self).__name__} is not fitted yet; call fit first, or load one.")
         return fitted
 
+    @explains_unknown_arguments
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
-        """Compute the task's metrics on some rows, with a 95% interval and the trivial baseline.
+        """Compute the task's metrics on some rows, with a 95% confidence interval and the trivial baseline.
 
         Parameters
         ----------
         X : list, array, column or table
             As for `fit`.
         y : list, array, column or str, optional
-            What is expected of each row, as for `fit`.
+            The label of each row, as for `fit`.
 
         Returns
         -------
         dict
-            `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
-            `majority`, what the most frequent one would score, and `bag_of_words`, what naive Bayes over
-            words does that has learnt from the same examples, where these are known; `mistakes`, the worst
-            first. Printed, it is a table of the metrics.
+            `scores` by name; `metric`, the name of the one that models are selected by, and its 95%
+            confidence `interval`; `mistakes`, the worst first. For classes also the scores of two baselines:
+            `majority`, which always predicts the most frequent class, and `bag_of_words`, naive Bayes over
+            words, trained on the same examples if these are known. It prints as a table.
         """
         model = self.model_
         examples = self._examples(X, y, labelled=True)
         model.task.warn_unknown(examples, model.labels)
-        if not hasattr(self, "_bag_of_words"):  # loaded, from the folder of a run perhaps
+        if not hasattr(self, "_bag_of_words"):  # a loaded model, perhaps from a run folder with examples
             self._bag_of_words = bag_of_words_in(model.folder, model.labels)
         predictions = self._predictions(examples)
         measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words)
         mistakes = measured.mistakes(model.tokenizer, model.max_length)
         return _readable(report_of(measured, mistakes))
 
+    @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the metric that models of the task are chosen by, of some rows.
+        """Return the metric that models of the task are selected by, computed on some rows.
 
         Parameters
         ----------
         X : list, array, column or table
             As for `fit`.
         y : list, array, column or str, optional
-            What is expected of each row, as for `fit`.
+            The label of each row, as for `fit`.
 
         Returns
         -------
@@ -372,49 +387,49 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         return float(scores[task.metric])
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
-        """Make answers to a few short texts fast, as `Bert.optimize_for_inference` does.
+        """Speed up predictions for a few short texts, as `Bert.optimize_for_inference` does.
 
         Parameters
         ----------
         int8 : bool, default False
-            Quantize the layers, not the head.
+            Quantize the layers, but not the head.
 
         Returns
         -------
         Estimator
-            Itself.
+            The estimator itself.
         """
         lay_out(self.model_.ops, self.model_.params, int8)
         return self
 
-    # Keeping
+    # Saving and loading
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load.
+        """Write the fitted model to a folder that `minibert.load`, the commands and `transformers` can load.
 
         Parameters
         ----------
         folder : str or path
-            Made if it is not there. One with a run or another fine-tuned model is refused.
+            The folder to write to, created if need be. It must not hold a run or another fine-tuned model.
         """
         folder = path_of(folder)
         model = self.model_
         is_its_folder = model.folder.name and folder.resolve() == model.folder.resolve()
         require_no_other(folder, () if is_its_folder else (RUN, TAGGER_FILE, OPTIONS_FILE))
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
-        named = {}  # columns by the names that they have in a person's tables
+        columns = {}  # the names of the columns in the user's tables
         for name, column in getattr(model.task, "columns", {}).items():
-            named[name] = getattr(self, name, None) or column
-        if "label" in named and getattr(self, "_asked", None):
-            named["label"] = self._asked
-        model.save_pretrained(folder, named)
+            columns[name] = getattr(self, name, None) or column
+        if "label" in columns and getattr(self, "_label_column", None):
+            columns["label"] = self._label_column
+        model.save_pretrained(folder, columns)
         if hasattr(self, "report_"):
             atomic_json(folder / REPORT, {**self.report_, "folder": str(folder), "page": ""})
         else:
-            (folder / REPORT).unlink(missing_ok=True)  # of another model
+            (folder / REPORT).unlink(missing_ok=True)  # the report of a model that was here before
 
     def _stored(self) -> dict[str, Any]:
-        """Return what `estimator.json` holds."""
+        """Return the contents of `estimator.json`."""
         parameters = {}
         for name, value in self.get_params().items():
             value = os.fspath(value) if isinstance(value, os.PathLike) else plain(value)
@@ -431,23 +446,23 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         threads: int | None = None,
         dtype: str = "float32",
     ) -> Self:
-        """Load what `save`, `out` or `minibert finetune` has written.
+        """Load a model from a folder that `save`, `fit` with `out`, or `minibert finetune` has written.
 
         Parameters
         ----------
         folder : str or path
-            With a finished model that answers what this class does; another one is refused.
+            The folder. It has to hold a finished model for the task of this class.
         engine : str, default "auto"
-            The engine by name.
+            The name of the engine.
         threads : int, optional
-            Of the engine; one for each core when left out.
+            Number of threads of the engine; None: one for each core.
         dtype : str, default "float32"
-            In which to compute; see `Bert.from_pretrained`.
+            The precision of the computation; see `Bert.from_pretrained`.
 
         Returns
         -------
         Estimator
-            Fitted, of this class.
+            A fitted estimator of this class.
         """
         fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype)
         return cls.of_fitted(fitted, engine, threads=threads, dtype=dtype)
@@ -461,48 +476,54 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         threads: int | None = None,
         dtype: str = "float32",
     ) -> Self:
-        """Return the estimator that asks a loaded model.
+        """Return an estimator that predicts with a loaded model.
 
         Parameters
         ----------
         fitted : Finetuned
-            The model, whose folder may say what it was fitted with.
+            The model. Parameters that are stored in its folder become those of the estimator.
         engine : str, default "auto"
-            The engine that it was loaded with, by name; so are the next two.
+            The name of the engine that the model was loaded with.
         threads : int, optional
+            The number of threads that it was loaded with.
         dtype : str, default "float32"
+            The precision that it was loaded with.
 
         Returns
         -------
         Estimator
-            Fitted, of this class.
+            A fitted estimator of this class.
 
         Raises
         ------
         InputError
-            When the model answers something else, or a file beside it is damaged.
+            When the model is for another task, or a file in its folder is damaged.
         """
         folder = fitted.folder
         if fitted.task.kind != registry.create(cls.TASK).kind:
-            what = f"which a {cls.__name__} does not answer; use minibert.load."
-            raise InputError(f"{folder} was fine-tuned for {fitted.task.name}, {what}")
+            what = f"'{folder}' was fine-tuned for {fitted.task.name}"
+            raise InputError(f"{what}, which is not a task of {cls.__name__}; use minibert.load.")
         stored: dict[str, Any] = {}
         if (folder / ESTIMATOR_FILE).exists():
             stored = read_json(folder / ESTIMATOR_FILE, {"estimator": str, "parameters": {}}, "save it again")
         elif (folder / OPTIONS_FILE).exists():
             options = FinetuneOptions.load(folder / OPTIONS_FILE)
             stored = {"parameters": vars(options) | {"random_state": options.seed}}
-        known = cls._known_parameters(fitted, stored.get("parameters", {}))
-        self = cls(**{"model": str(folder)} | known, engine=engine, threads=threads, dtype=dtype)
+        parameters = cls._known_parameters(fitted, stored.get("parameters", {}))
+        self = cls(**{"model": str(folder)} | parameters, engine=engine, threads=threads, dtype=dtype)
         self._fitted = fitted
         if (report := load_report(folder)) is not None:
-            self._learn_report(report)
-        self._learn_stored(stored)
+            self._set_report(report)
+        self._set_stored(stored)
         return self
 
     @classmethod
     def _known_parameters(cls, fitted: Finetuned, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters of this class: names of columns of the model's task, and what was stored."""
+        """Choose the constructor arguments of a loaded estimator.
+
+        Stored parameters take precedence over the columns of the model's task. Left out are columns that are
+        numbers, because data in memory has names, and what `load` is given or what belongs to the old run.
+        """
         names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype", "out"}
         parameters = {}
         for name, column in getattr(fitted.task, "columns", {}).items():
@@ -511,17 +532,17 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
                 parameters[name] = column
         parameters |= stored
         known = {name: value for name, value in parameters.items() if name in names}
-        if known.get("split_dev", 0) is None:
+        if "split_dev" in known and known["split_dev"] is None:  # stored by a run that had dev files
             del known["split_dev"]
         return known
 
-    def _learn_report(self, report: dict[str, Any]) -> None:
-        """Take over a report, without the places of files: those of `fit` may be gone."""
-        kept: Any = {name: value for name, value in report.items() if name not in ("folder", "page")}
-        self.report_: FinetuneReport = _readable(kept)
+    def _set_report(self, report: dict[str, Any]) -> None:
+        """Set `report_`, without the paths of files: the folder of `fit` may be temporary."""
+        without_paths: Any = {name: value for name, value in report.items() if name not in ("folder", "page")}
+        self.report_: FinetuneReport = _readable(without_paths)
 
-    def _learn_stored(self, stored: dict[str, Any]) -> None:
-        """Take over what `_stored` of a subclass has beside the parameters."""
+    def _set_stored(self, stored: dict[str, Any]) -> None:
+        """Set what a subclass stores in addition to the parameters."""
         return
 
     def __getstate__(self) -> dict[str, Any]:
@@ -533,7 +554,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         return getattr(self, "_fitted", None) is not None
 
     def __sklearn_tags__(self) -> Any:
-        utils = sys.modules["sklearn.utils"]  # which has been imported by whoever asks for this
+        utils = sys.modules["sklearn.utils"]  # only scikit-learn calls this, so it is imported
         return utils.Tags(
             estimator_type=self.KIND or None,
             target_tags=utils.TargetTags(required=True),
@@ -549,8 +570,13 @@ def _as_lines(rows: Iterable[dict[str, Any]]) -> str:
     return "".join(lines)
 
 
+def _is_unfinished(folder: Path, texts: dict[str, str]) -> bool:
+    """Return whether the run in a folder has these files of examples and no report yet."""
+    return _has_same_files(folder / "examples", texts) and load_report(folder) is None
+
+
 def _has_same_files(folder: Path, texts: dict[str, str]) -> bool:
-    """Tell whether a folder has these files of examples, by their names without .jsonl, and no others."""
+    """Return whether a folder has exactly these files of examples, given by their names without .jsonl."""
     names = {path.stem for path in folder.glob("*.jsonl")}
     if names != texts.keys():
         return False

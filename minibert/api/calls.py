@@ -1,4 +1,4 @@
-"""Signatures of functions and estimators that take every option as an argument, and its description."""
+"""Functions and estimators that take every option as an argument: signatures, docstrings, wrong arguments."""
 
 import dataclasses
 import functools
@@ -6,10 +6,17 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from minibert.base.errors import did_you_mean
-from minibert.base.foreign_names import advice_for, answering_unknown
+from minibert.base.foreign_names import (
+    DEV_ARGUMENTS,
+    IN_BATCHES,
+    METHOD_ARGUMENTS,
+    advice_for,
+    name_here,
+    refuse_unknown,
+)
 from minibert.base.options import metadata_of
 
 P = ParamSpec("P")
@@ -19,15 +26,15 @@ Kind = TypeVar("Kind")
 
 
 def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
-    """Let a function of one object be called with what the object is made of.
+    """Let a function that takes a dataclass be called with the fields of the dataclass as its arguments.
 
-    Type checkers, `help` and editors see the fields of the object as arguments of the function, and the
-    docstring gets a section that describes them.
+    Type checkers, `help` and editors see the fields as arguments of the function, and its docstring gets a
+    section that describes them.
 
     Parameters
     ----------
     arguments : type
-        The dataclass of that object, under `RunOptions`.
+        The dataclass, a subclass of `RunOptions`.
 
     Returns
     -------
@@ -44,66 +51,118 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
         returned = inspect.signature(function).return_annotation
         vars(call)["__signature__"] = signature.replace(return_annotation=returned)  # a class returns None
         call.__doc__ = with_parameters(function.__doc__, arguments)
-        return refusing_unknown(call)
+        return checking_arguments(call)
 
     return decorate
 
 
 def documented(estimator: type[Kind]) -> type[Kind]:
-    """Describe in the docstring of an estimator each of its parameters, and refuse others by name.
+    """Describe each parameter of an estimator in its docstring, and have unknown ones refused with advice.
 
     Parameters
     ----------
     estimator : type
-        A dataclass whose fields `option` declares.
+        A dataclass whose fields are declared by `option`.
 
     Returns
     -------
     type
-        The same one, changed.
+        The same class, changed in place.
     """
     estimator.__doc__ = with_parameters(estimator.__doc__, estimator)
-    # Not by `__new__` or a metaclass, whose arguments `help` would show in place of the fields.
-    type.__setattr__(estimator, "__init__", refusing_unknown(vars(estimator)["__init__"]))
+    # `help` would show the arguments of `__new__` or of a metaclass instead of the fields.
+    type.__setattr__(estimator, "__init__", checking_arguments(vars(estimator)["__init__"]))
     return estimator
 
 
-def refusing_unknown(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function refuse an argument that it does not have, and name the nearest that it has.
+def checking_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Check the names of the arguments before each call of a function, and explain what is wrong.
+
+    Python's own errors would speak of `__init__` and of positions, and know no similar names.
 
     Parameters
     ----------
     function : callable
-        Also the `__init__` of a class, whose name is then that of the class.
+        A function, or the `__init__` of a class, which is then called by the name of the class.
 
     Returns
     -------
     callable
-        The same with the same signature. It raises TypeError for the first such argument, as Python does, and
-        for one that is lacking or has to have a name.
+        The same with the same signature. It raises TypeError for a positional argument that needs a name,
+        for an unknown argument, for one that is given twice, and for missing ones.
     """
     parameters = inspect.signature(function).parameters
-    known = list(parameters)
+    names = [each for each in parameters if each != "self"]
     name = function.__qualname__.removesuffix(".__init__")
-    positional = [one.name for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
-    required = [one.name for one in parameters.values() if one.default is one.empty]
+    positional = [each.name for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    required = [each.name for each in parameters.values() if each.default is each.empty]
 
     def advise(unknown: str) -> str:
-        return advice_for(unknown, known) or did_you_mean(unknown, known, "leave it out.")
-
-    answering = answering_unknown(function, name, advise)
+        return advice_for(unknown, names) or did_you_mean(unknown, names, "leave it out.")
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if len(args) > len(positional):
-            such = ", ".join(one for one in positional if one != "self")
-            raise TypeError(f"{name}() takes only {such} without a name; give the others by their names.")
-        lacking = [one for one in required if one not in positional[: len(args)] and one not in kwargs]
-        if lacking and kwargs.keys() <= parameters.keys():
-            raise TypeError(f"{name}() needs {', '.join(lacking)}; give a value for each.")
-        return answering(*args, **kwargs)
+            allowed = ", ".join(each for each in positional if each != "self")
+            raise TypeError(f"{name}() takes only {allowed} without a name; give the others by their names.")
+        refuse_unknown(kwargs, names, name, advise)
+        by_place = positional[: len(args)]
+        if twice := [each for each in by_place if each in kwargs]:
+            raise TypeError(f"{name}() got {twice[0]} twice; give it once.")
+        given = {*by_place, *kwargs}
+        missing = [each for each in required if each not in given]
+        if missing:
+            raise TypeError(f"{name}() needs {', '.join(missing)}; give a value for each.")
+        return function(*args, **kwargs)
 
     return call
+
+
+def explains_unknown_arguments(
+    method: Callable[Concatenate[Kind, P], R],
+) -> Callable[Concatenate[Kind, P], R]:
+    """Make a method of an estimator refuse unknown arguments and say what to do instead.
+
+    Options belong to the estimator itself: `TextClassifier(folder, epochs=3)`, not `fit(X, y, epochs=3)`.
+
+    Parameters
+    ----------
+    method : function
+        A method of a dataclass whose fields are the options.
+
+    Returns
+    -------
+    function
+        The method, with the same signature; it raises TypeError for any other argument.
+    """
+    name = method.__name__
+    names = list(inspect.signature(method).parameters)[1:]  # without self
+
+    @functools.wraps(method)
+    def call(self: Kind, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        def advise(unknown: str) -> str:
+            return _advice_for_method(type(self), name, names, unknown)
+
+        refuse_unknown(kwargs, names, name, advise)
+        return method(self, *args, **kwargs)
+
+    return call
+
+
+def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: str) -> str:
+    """Say what to do instead of giving a method an argument that it does not have."""
+    if unknown in METHOD_ARGUMENTS:
+        return METHOD_ARGUMENTS[unknown]
+    if unknown in DEV_ARGUMENTS and "dev" in names:
+        return f"{method} takes dev=(X_dev, y_dev)."
+    if unknown == "batch_size" and method != "fit":
+        return IN_BATCHES
+    options = [field.name for field in dataclasses.fields(estimator)]
+    if unknown in options:
+        return f"give it to {estimator.__name__}(...)."
+    if option := name_here(unknown, options):
+        return f"give {option} to {estimator.__name__}(...)."
+    return did_you_mean(unknown, names, "leave it out.")
 
 
 def with_parameters(text: str | None, kind: Any) -> str:
@@ -112,10 +171,10 @@ def with_parameters(text: str | None, kind: Any) -> str:
     Parameters
     ----------
     text : str or None
-        The docstring; the section becomes its first.
+        The docstring; the section is put before its other sections.
     kind : type
-        A dataclass whose fields `option` declares. Positional fields come first, then those of the class
-        itself before those of its bases.
+        A dataclass whose fields are declared by `option`. Positional fields are listed first, then those of
+        the class itself, then those of its bases.
 
     Returns
     -------
@@ -124,8 +183,8 @@ def with_parameters(text: str | None, kind: Any) -> str:
     hints = get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     names = [name for name, field in fields.items() if not field.kw_only]
-    for part in kind.__mro__:
-        names += [name for name in inspect.get_annotations(part) if name in fields]
+    for base in kind.__mro__:
+        names += [name for name in inspect.get_annotations(base) if name in fields]
     wrapper = textwrap.TextWrapper(
         106, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
     )
@@ -133,34 +192,34 @@ def with_parameters(text: str | None, kind: Any) -> str:
     for name in dict.fromkeys(names):
         hint = hints[name]
         shown = hint.__name__ if isinstance(hint, type) else str(hint)
-        without_modules = re.sub(r"\w[\w.]*", lambda found: found[0].rpartition(".")[2], shown)
+        without_modules = re.sub(r"\w[\w.]*", lambda match: match[0].rpartition(".")[2], shown)
         lines.append(f"{name} : {without_modules}")
         lines.append(wrapper.fill(description(kind, name)))
     section = "\n".join(lines)
-    about, *others = re.split(r"\n(?=\w+\n---)", inspect.cleandoc(text or ""), maxsplit=1)
-    return "\n".join([about.rstrip(), "", section, "", *others])
+    summary, *sections = re.split(r"\n(?=\w+\n---)", inspect.cleandoc(text or ""), maxsplit=1)
+    return "\n".join([summary.rstrip(), "", section, "", *sections])
 
 
 def description(kind: type, name: str) -> str:
-    """Say what an option is: as its flag does, in the words of Python.
+    """Describe an option for a caller from Python, as its flag is described on the command line.
 
     Parameters
     ----------
     kind : type
-        A dataclass whose fields `option` declares.
+        A dataclass whose fields are declared by `option`.
     name : str
-        Of the field.
+        The name of the field.
 
     Returns
     -------
     str
-        A sentence or two, with the default at the end where there is one.
+        One or two sentences, with the default at the end if there is one.
     """
-    about = metadata_of(kind, name)
+    metadata = metadata_of(kind, name)
     default = getattr(kind, name, dataclasses.MISSING)
-    text = about.get("in_python") or about.get("help", "")
+    text = metadata.get("in_python") or metadata.get("help", "")
     in_words = getattr(kind, "UNDECIDED", "") if default is None else repr(default)
-    usual = about.get("default", in_words)
-    if usual and default is not dataclasses.MISSING:
-        return f"{text} (default: {usual})."
+    shown_default = metadata.get("default", in_words)
+    if shown_default and default is not dataclasses.MISSING:
+        return f"{text} (default: {shown_default})."
     return f"{text}."

@@ -1,11 +1,11 @@
-"""Data as they come: lists, arrays, columns of pandas, tables of pandas, polars, `datasets`, dictionaries.
+"""Read the data that users have: lists, arrays, and tables of pandas, polars, `datasets` or dictionaries.
 
-None of these libraries is imported. A column is whatever can be gone through; a table is whatever has columns
-by name.
+None of these libraries is imported. A column is anything that can be iterated over; a table is anything that
+has columns with names.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any
 
@@ -14,29 +14,31 @@ import numpy as np
 from minibert.base.errors import InputError
 
 GENERATORS = np.random.Generator | np.random.RandomState
+# What errors call a text of a pair, by the argument that names its column.
+PARTS = {"text": "first text", "second": "second text", "question": "question", "context": "paragraph"}
 
 
 def column_names(data: Any) -> dict[str, Any] | None:
-    """Return the names of the columns of a table, each with what it is there; None for what is not a table.
+    """Return the names of a table's columns, or None for anything else.
 
     Parameters
     ----------
     data : object
-        As a user gave it.
+        What the user gave.
 
     Returns
     -------
     dict or None
-        By the name as a string.
+        The columns' names as strings, each with the original name, which may be a number.
 
     Examples
     --------
     >>> column_names({"text": ["a", "b"], 1: [0, 1]}), column_names(["a", "b"])
     ({'text': 'text', '1': 1}, None)
     """
-    names = getattr(data, "column_names", None)  # of datasets.Dataset
+    names = getattr(data, "column_names", None)  # datasets.Dataset
     if names is None:
-        names = getattr(data, "columns", None)  # of pandas and polars
+        names = getattr(data, "columns", None)  # pandas and polars
     if isinstance(data, Mapping):
         names = data
     if names is None or callable(names):
@@ -50,11 +52,11 @@ def column(data: Any, name: str, role: str) -> list[Any]:
     Parameters
     ----------
     data : table
-        For which `column_names` has names.
+        Anything for which `column_names` does not return None.
     name : str
-        Of the column.
+        The name of the column.
     role : str
-        The argument by which the name was given, for the error.
+        The argument that gave the name, for the error.
 
     Returns
     -------
@@ -63,31 +65,31 @@ def column(data: Any, name: str, role: str) -> list[Any]:
     Raises
     ------
     InputError
-        When there is none of the name, there are two, or the table is a lazy one.
+        When the table has no such column, or two of them, or is lazy.
     """
     if callable(getattr(data, "collect", None)):
-        raise InputError("The table is a lazy one; give what its collect() returns.")
+        raise InputError("The table is lazy; give what its collect() returns.")
     name = str(name)
     names = column_names(data) or {}
     if name not in names:
-        there = ", ".join(names) or "none"
-        message = f"The table has no column for {role}={name!r}, only {there}; name one of these."
+        existing = ", ".join(names) or "none"
+        message = f"The table has no column for {role}={name!r}, only {existing}; name one of these."
         raise InputError(message, **{role: name})
     values = data[names[name]]
-    if column_names(values) is not None:  # as pandas has it
+    if column_names(values) is not None:  # what pandas returns for a repeated name
         raise InputError(f"The table has two columns named {name!r}; rename one.")
     return listed(values, role)
 
 
 def listed(values: Any, name: str) -> list[Any]:
-    """Return what is given one after another as a list, of an array its rows.
+    """Return the items of an iterable, or the rows of an array, as a list.
 
     Parameters
     ----------
     values : iterable, array or column
-        Of NumPy, pandas, polars, pyarrow or another library.
+        A list, a generator, or an object of NumPy, pandas, polars, pyarrow or another library.
     name : str
-        Of the argument, for the error.
+        The name of the argument, for the error.
 
     Returns
     -------
@@ -96,7 +98,8 @@ def listed(values: Any, name: str) -> list[Any]:
     Raises
     ------
     InputError
-        For one text, a set, a sparse matrix, and whatever can't be gone through.
+        For a single text, a set, a sparse matrix, a generator with nothing left, or anything else that can't
+        be iterated over.
     """
     if isinstance(values, str | bytes):
         raise InputError(f"{name}={short(values)} is one text; give a list of them.")
@@ -105,12 +108,15 @@ def listed(values: Any, name: str) -> list[Any]:
         raise InputError(f"{name} is a sparse matrix; give {instead}.")
     if isinstance(values, set | frozenset):
         raise InputError(f"{name} is a set, which has no order; give a list.")
-    methods = ("tolist", "to_list", "to_pylist")  # of NumPy and pandas, polars, pyarrow
+    methods = ("tolist", "to_list", "to_pylist")  # NumPy and pandas; polars; pyarrow
     method = next((method for method in methods if hasattr(values, method)), "")
     if method:
         rows = getattr(values, method)()
     elif isinstance(values, Iterable):
         rows = list(values)
+        if not rows and isinstance(values, Iterator):
+            what = f"{name} is a generator that has nothing left, as if it was read before"
+            raise InputError(f"{what}; make a list of it first.")
     elif hasattr(values, "__array__"):
         rows = np.asarray(values).tolist()
     else:
@@ -121,28 +127,28 @@ def listed(values: Any, name: str) -> list[Any]:
 
 
 def text_pairs(data: Any, text: str, second: str | None, *roles: str) -> list[tuple[str, str | None]]:
-    """Return texts, each with its second one or None, of a list or of these columns of a table.
+    """Return texts or pairs of texts from a list, or from columns of a table.
 
     Parameters
     ----------
     data : list, array, column or table
-        Texts, or pairs of texts as lists or tuples; a table of one column needs no names.
+        Texts, or pairs of texts as lists or tuples. If a table has only one column, its name does not matter.
     text : str
-        The column of a table with the texts.
+        The column of a table that has the texts.
     second : str, optional
-        The column with the second ones; None for single texts.
+        The column that has the second texts; None for single texts.
     *roles : str
-        What the arguments `text` and `second` are called by the user, for the errors; so, when left out.
+        The user's names for the arguments `text` and `second`, for errors; by default these names.
 
     Returns
     -------
     list of (str, str or None)
-        All with a second text, or none.
+        Every row has a second text, or none does.
 
     Raises
     ------
     InputError
-        When there is no text, or a row is none; it names the row, counted from 0.
+        When there are no rows, or a row is not a text or a pair; the message names the row, counted from 0.
     """
     first_role, second_role = roles or ("text", "second")
     names = column_names(data)
@@ -157,50 +163,52 @@ def text_pairs(data: Any, text: str, second: str | None, *roles: str) -> list[tu
         if second is not None:
             seconds = column(data, second, second_role)
             if len(rows) != len(seconds):
-                both = f"{len(rows):,} texts and {len(seconds):,} of {second_role}={second!r}"
-                raise InputError(f"The table has {both}; give each text one.", **{second_role: second})
+                counts = f"{len(rows):,} texts and {len(seconds):,} in {second_role}={second!r}"
+                raise InputError(f"The table has {counts}; give each text one.", **{second_role: second})
             rows = list(zip(rows, seconds, strict=True))
     if not rows:
         raise InputError("X has no row; give at least one text.")
-    pairs = [_text_pair(row, number) for number, row in enumerate(rows)]
+    pairs = [_text_pair(row, index, first_role, second_role) for index, row in enumerate(rows)]
     is_single = pairs[0][1] is None
-    for number, pair in enumerate(pairs):
-        if (pair[1] is None) != is_single:
-            raise InputError(f"X mixes texts and pairs of texts (row {number:,}); give all or none a second.")
+    for index, (_, second_text) in enumerate(pairs):
+        if (second_text is None) != is_single:
+            what = f"X mixes texts and pairs of texts (row {index:,})"
+            raise InputError(f"{what}; give every row a second text, or none.")
     return pairs
 
 
-def _text_pair(row: Any, number: int) -> tuple[str, str | None]:
-    """Return a row as a text and its second one; raise InputError where it is neither."""
-    where = f"Row {number:,} of X"
+def _text_pair(row: Any, index: int, *roles: str) -> tuple[str, str | None]:
+    """Return a row as a text and its second text or None; raise InputError when it is neither."""
     if not isinstance(row, list | tuple):
-        return _text(row, where), None
+        return _text(row, f"Row {index:,} of X"), None
     if len(row) != 2:
-        raise InputError(f"{where} has {len(row)} parts; give a text, or a pair of texts.")
-    first, second = row
-    return _text(first, where), _text(second, where)
+        raise InputError(f"Row {index:,} of X has {len(row)} parts; give a text, or a pair of texts.")
+    first, second = (
+        _text(part, f"The {PARTS[role]} in row {index:,} of X") for part, role in zip(row, roles, strict=True)
+    )
+    return first, second
 
 
-def _text(value: Any, where: str) -> str:
-    """Return a cell as a string of Python's; raise InputError when it is not a text with words in it."""
+def _text(value: Any, name: str) -> str:
+    """Return a cell as a plain string; raise InputError, with its name, when it has no words."""
     if is_missing(value):
-        raise InputError(f"{where} is missing ({value!r}); leave the row out, or fill it.")
+        raise InputError(f"{name} is missing ({value!r}); leave the row out, or fill it.")
     if not isinstance(value, str):
-        raise InputError(f"{where} is {short(value)}, of type {type(value).__name__}; give strings.")
+        raise InputError(f"{name} is {short(value)}, of type {type(value).__name__}; give strings.")
     if not value.strip():
-        raise InputError(f"{where} is empty; give a text with words in it.")
+        raise InputError(f"{name} is empty; give a text with words in it.")
     return str(value)
 
 
 def word_rows(data: Any, words: str) -> list[list[str]]:
-    """Return the words of each row, of a list of lists or a column of a table.
+    """Return the words of each row, from a list of lists or a column of a table.
 
     Parameters
     ----------
     data : list of lists, or table
-        A table of one column needs no name.
+        The rows. If a table has only one column, its name does not matter.
     words : str
-        The column of a table with a list in each row.
+        The column of a table that has a list of words in each row.
 
     Returns
     -------
@@ -209,7 +217,7 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
     Raises
     ------
     InputError
-        When there is no row, or one is not a list of words; it names the row, counted from 0.
+        When there are no rows, or a row is not a list of words; the message names the row, counted from 0.
     """
     names = column_names(data)
     if names is None:
@@ -220,40 +228,40 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
         rows = column(data, words, "words")
     if not rows:
         raise InputError("X has no row; give at least one sentence.")
-    for number, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) or not len(row):
-            raise InputError(f"Row {number:,} of X is {short(row)}; give a list of words, at least one.")
+            raise InputError(f"Row {index:,} of X is {short(row)}; give a list of words, at least one.")
     sentences = []
-    for number, row in enumerate(rows):
-        sentences.append([_text(word, f"A word in row {number:,} of X") for word in row])
+    for index, row in enumerate(rows):
+        sentences.append([_text(word, f"A word in row {index:,} of X") for word in row])
     return sentences
 
 
 def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[Any]:
-    """Return what is expected of each of `n` rows.
+    """Return the labels of `n` rows.
 
     Parameters
     ----------
     X : list or table
-        Where y is a column of it.
-    y : list, column, table of one column, or str
-        A string names a column of X; so does None, by `name`.
+        The rows, which may have the labels in one of their columns.
+    y : list, column, table of one column, str or None
+        The labels. A string is the name of a column of X; None stands for the column `name`.
     name : str
-        The column of X by default.
+        The column of X that has the labels by default.
     n : int
-        How many rows there are.
+        The number of rows.
     role : str, default "label"
-        The argument by which `name` was given, for the error.
+        The argument that gave `name`, for the error.
 
     Returns
     -------
     list
-        In the types of JSON, as `plain` makes them.
+        The labels, in the types of JSON; see `plain`.
 
     Raises
     ------
     InputError
-        For no such column, several columns, or more or fewer than `n` rows.
+        When there is no such column, y has several columns, or it has more or fewer than `n` rows.
     """
     if y is None and column_names(X) is None:
         raise InputError("This requires y to be passed, but the target y is None; give a value for each row.")
@@ -272,41 +280,65 @@ def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[
     return list(map(plain, rows))
 
 
-def class_names(data: Any, name: str) -> list[str]:
-    """Return the class names that a table of `datasets` records for a column of class numbers.
+def refuse_matrix(rows: Sequence[Any], advice: str) -> None:
+    """Check that y does not have a list of values in every row where one value is expected.
 
-    Taggers need them, whose words have lists of numbers; texts are classified by whatever y holds.
+    Parameters
+    ----------
+    rows : sequence
+        The values of y.
+    advice : str
+        What to do about rows of several values, as the end of a sentence.
+
+    Raises
+    ------
+    InputError
+        When every row is a list.
+    """
+    if not rows or not all(isinstance(row, list) for row in rows):
+        return
+    if all(len(row) == 1 for row in rows):
+        raise InputError("y is a matrix of one column; give its values alone, np.ravel(y).")
+    if not any(rows):
+        raise InputError("y has no value in any row; give one for each row.")
+    raise InputError(f"y is a matrix, with several values in each row; {advice}")
+
+
+def class_names(data: Any, name: str) -> list[str]:
+    """Return the names of classes that a table of `datasets` stores for a column of class indices.
+
+    Only taggers need them, since their rows are lists of indices. Texts are classified by the values of y.
 
     Parameters
     ----------
     data : object
-        A table; only one of `datasets` has `features`.
+        A table; only those of `datasets` have an attribute `features`.
     name : str
-        The column, of numbers or of lists of numbers.
+        The name of a column of indices, or of lists of indices.
 
     Returns
     -------
     list of str
-        In the order of the numbers; [] if none are recorded.
+        The names, by index; [] if there are none.
     """
     features = getattr(data, "features", None)
     if not isinstance(features, Mapping):
         return []
     feature = features.get(name)
-    of_items = getattr(feature, "feature", feature)  # a column of lists wraps that of their items
-    names = getattr(of_items, "names", None)
+    item = getattr(feature, "feature", feature)  # the feature of a list contains that of its items
+    names = getattr(item, "names", None)
     return list(names) if isinstance(names, list | tuple) else []
 
 
 def targets(rows: Sequence[Any], check: Callable[[Any], str]) -> list[Any]:
-    """Return the values of y, checked.
+    """Check the values of y and return them.
 
     Parameters
     ----------
     rows : sequence
         The values.
     check : function
-        Says what is wrong with a value, "" where nothing is.
+        Returns what is wrong with a value, such as "is empty", or "" if nothing is.
 
     Returns
     -------
@@ -315,22 +347,23 @@ def targets(rows: Sequence[Any], check: Callable[[Any], str]) -> list[Any]:
     Raises
     ------
     InputError
-        For the first that is missing or wrong; it names the row, counted from 0.
+        When a value is missing or wrong; the message names the first such row, counted from 0.
     """
-    for row, value in enumerate(rows):
+    for index, value in enumerate(rows):
         wrong = "is missing" if is_missing(value) else check(value)
         if wrong:
-            raise InputError(f"Row {row:,} of y {wrong} ({short(value)}); correct it, or leave the row out.")
+            what = f"Row {index:,} of y {wrong} ({short(value)})"
+            raise InputError(f"{what}; correct it, or leave the row out.")
     return list(rows)
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the types of JSON, where it is of NumPy or has tuples in it.
+    """Convert arrays, NumPy's numbers and tuples to the types of JSON, also within lists and dictionaries.
 
     Parameters
     ----------
     value : object
-        Whatever is of another type stays as it is.
+        The value; any other type is left as it is.
 
     Returns
     -------
@@ -346,12 +379,12 @@ def plain(value: Any) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a cell of a table is empty: None, NaN, or pandas' NA.
+    """Return whether a cell of a table is empty: None, NaN, or pandas' NA.
 
     Parameters
     ----------
     value : object
-        Of the cell.
+        The value of the cell.
 
     Returns
     -------
@@ -367,8 +400,8 @@ def seed_of(random_state: Any) -> int:
 
     Parameters
     ----------
-    random_state : int, generator of NumPy's, or None
-        A whole number is the seed, from a generator it is drawn, None is 0.
+    random_state : int, NumPy generator or None
+        An integer is the seed itself. From a generator, a seed is drawn. None means 0.
 
     Returns
     -------
@@ -378,13 +411,13 @@ def seed_of(random_state: Any) -> int:
     Raises
     ------
     InputError
-        For anything else.
+        When it is none of these.
     """
     if isinstance(random_state, GENERATORS):
         draw = random_state.integers if hasattr(random_state, "integers") else random_state.randint
         return int(draw(2**31 - 1))
     is_whole = isinstance(random_state, int | np.integer | None)
     if not is_whole or (random_state or 0) < 0:
-        message = f"{random_state=} is not a seed; give a whole number, 0 or more, or a generator of NumPy's."
+        message = f"{random_state=} is not a seed; give a whole number, 0 or more, or a NumPy generator."
         raise InputError(message, random_state=random_state)
     return int(random_state or 0)

@@ -1,4 +1,4 @@
-"""The parameters of an object as scikit-learn reads and sets them: those of a dataclass, by name."""
+"""Parameters in scikit-learn's sense: get, set and show the fields of a dataclass by name."""
 
 import os
 from dataclasses import MISSING, fields
@@ -9,7 +9,7 @@ from minibert.base.foreign_names import advice_for
 
 
 class Parameterised:
-    """A dataclass whose fields are parameters in the sense of scikit-learn."""
+    """The base class of a dataclass whose fields are parameters in scikit-learn's sense."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
@@ -17,7 +17,7 @@ class Parameterised:
         Parameters
         ----------
         deep : bool, default True
-            Of scikit-learn's protocol; it has no meaning here.
+            Part of scikit-learn's protocol; ignored, since no parameter has parameters.
 
         Returns
         -------
@@ -26,26 +26,26 @@ class Parameterised:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set some parameters, for the next call.
+        """Set some parameters; they take effect with the next call of a method.
 
         Parameters
         ----------
         **parameters
-            By name.
+            The new values, by name.
 
         Returns
         -------
         object
-            Itself.
+            The object itself.
 
         Raises
         ------
         InputError
-            When there is none of that name.
+            When there is no parameter of a name.
         """
-        known = self.get_params().keys()
-        for name in parameters.keys() - known:
-            advice = advice_for(name, known) or did_you_mean(name, known, f"there are {', '.join(known)}.")
+        names = self.get_params().keys()
+        for name in parameters.keys() - names:
+            advice = advice_for(name, names) or did_you_mean(name, names, f"there are {', '.join(names)}.")
             raise InputError(f"{type(self).__name__} has no parameter {name!r}; {advice}")
         vars(self).update(parameters)
         return self
@@ -57,7 +57,7 @@ class Parameterised:
         for field in positional_first:
             value = getattr(self, field.name)
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
-            if field.default is MISSING:  # the first, by position
+            if field.default is MISSING:  # a required parameter is shown by position, without its name
                 parts.append(repr(value))
             elif repr(value) != repr(field.default):
                 parts.append(f"{field.name}={value!r}")

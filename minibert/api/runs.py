@@ -1,4 +1,4 @@
-"""Train from Python in one call, and hold what came of it: `pretrain`, `finetune`, `load`, `Run`."""
+"""Train from Python in one call: `pretrain` and `finetune`, which return a `Run`; and `load`."""
 
 import html
 import os
@@ -14,6 +14,7 @@ from minibert.api.calls import called_with
 from minibert.api.corpora import texts_or_names
 from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
+from minibert.base.foreign_names import loaded_by
 from minibert.base.json_files import fits, read_json, schema_error
 from minibert.base.options import RunOptions, option
 from minibert.base.paths import path_of
@@ -34,8 +35,8 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, logger, read_metrics
 
-UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # where nothing of the kind was measured
-# What a report of pre-training has, and each of its examples.
+UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # None if a run did not measure them
+# The fields of a pre-training report, with their types.
 PRETRAINED = {
     **dict.fromkeys(("steps", "planned_steps", "tokens", "trained_length"), int),
     **dict.fromkeys(("training_seconds", "seconds"), float),
@@ -43,30 +44,31 @@ PRETRAINED = {
     "page": str | None,
     "examples": list,
 }
-MEASURED = {  # its "held_out", which is null where nothing was measured
+MEASURED = {  # the fields of "held_out" in it, which is null if nothing was measured
     **dict.fromkeys(("loss", "unigram", "text_unigram", "perplexity", "accuracy"), float),
     **dict.fromkeys(UNKNOWN, float | None),
     "standard_error": float | None,
     "documents": int | None,
     "targets": int,
 }
-EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
+EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}  # one of "examples" in it
 Report = TypeVar("Report", bound=Mapping[str, Any])
-RUNS = Path("runs")  # where run folders go that were given no name
+RUNS = Path("runs")  # where run folders are created if the user names none
 CORPUS = (
-    "text files, folders or globs, one or more; or texts in memory, each of them a document: a list, an "
+    "one or more text files, folders or globs; or texts in memory, each of them a document: a list, an "
     "array, a column of a table, or a table with `column`"
 )
 BOOKS = "the books in the package"
 PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
 
 
+@loaded_by("minibert.Run.open")
 @dataclass(frozen=True)
 class Run(Generic[Report]):
-    """A finished run: its folder, what it reports, and the model it has left; a notebook shows its page."""
+    """A finished run: its folder, its report and its model; a notebook shows its page."""
 
     folder: Path
-    report: Report  # what `report.json` holds: of `pretrain` a PretrainReport, of `finetune` a FinetuneReport
+    report: Report  # the contents of `report.json`: a PretrainReport, or a FinetuneReport
 
     @classmethod
     def open(cls, folder: str | Path) -> "Run[Any]":
@@ -75,7 +77,7 @@ class Run(Generic[Report]):
         Parameters
         ----------
         folder : str or path
-            Of a pre-training or a fine-tuning.
+            The folder of a pre-training or fine-tuning run.
 
         Returns
         -------
@@ -84,27 +86,27 @@ class Run(Generic[Report]):
         Raises
         ------
         InputError
-            When there is none, or its report is damaged.
+            When the folder holds no finished run, or its report is damaged.
         """
         folder = path_of(folder)
-        absent = InputError(f"{folder} holds no finished run (report.json is missing); name one.")
+        absent = InputError(f"'{folder}' holds no finished run (report.json is missing); name one.")
         if is_finetuned(folder):
             finetuned: Any = load_report(folder)
             if finetuned is None:
                 raise absent
             return cls(folder, finetuned)
         path = folder / "report.json"
-        again = "let resume=True write it again"
+        remedy = "let resume=True write it again"
         try:
-            report = read_json(path, PRETRAINED, again)
+            report = read_json(path, PRETRAINED, remedy)
         except MissingFile as error:
             raise absent from error
         if not all(fits(example, EXAMPLE) for example in report["examples"]):
-            raise InputError(f"{path} can't be read: its 'examples' are not guesses; {again}.")
+            raise InputError(f"{path} can't be read: its 'examples' are not guesses; {remedy}.")
         held_out = report.get("held_out", {})
         if held_out is not None:
             if wrong := schema_error(held_out, MEASURED):
-                raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {again}.")
+                raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {remedy}.")
             held_out = dict.fromkeys(UNKNOWN) | held_out
             if held_out["next_majority"] is None:
                 held_out["next_accuracy"] = None
@@ -114,21 +116,21 @@ class Run(Generic[Report]):
 
     @cached_property
     def model(self) -> Any:
-        """What `minibert.load` makes of the folder: a `Bert`, or what answers its task."""
+        """The model of the run, loaded by `minibert.load`: a `Bert`, or the estimator for its task."""
         return load(self.folder)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Its vocabulary."""
+        """The tokenizer of the run."""
         return Tokenizer.from_pretrained(self.folder)
 
     def metrics(self) -> list[dict[str, float]]:
-        """Return what was recorded of the steps.
+        """Return the metrics that were recorded during training.
 
         Returns
         -------
         list of dict
-            One for each line of `metrics.jsonl`, in order: numbers by name, such as "step" and "mlm_loss".
+            One dictionary for each line of `metrics.jsonl`: numbers by name, such as "step" and "mlm_loss".
 
         Raises
         ------
@@ -152,7 +154,7 @@ class Run(Generic[Report]):
         return f"Run({str(self.folder)!r}, {counted(self.report['steps'], 'step')}, {result})"
 
     def _repr_html_(self) -> str:
-        """Show `report.html` in a frame, where no script may run; without that file what a terminal shows."""
+        """Show `report.html` in a frame that runs no scripts; without that file, show what `print` does."""
         try:
             page = b"".join(byte_pieces(self.folder / REPORT_FILE, streams=False)).decode("utf-8", "replace")
         except InputError:
@@ -160,27 +162,27 @@ class Run(Generic[Report]):
         return framed(page, repr(self))
 
     def __fspath__(self) -> str:
-        """Stand for the folder wherever one is asked for."""
+        """Return the folder, so that a run can be used wherever a path is expected."""
         return str(self.folder)
 
 
 @dataclass(kw_only=True)
 class _Call:
-    """Arguments of the call alone, beside the options of its run."""
+    """The arguments of `pretrain` and `finetune` that are not stored as options of the run."""
 
     out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
-    resume: bool = option(False, "go on with the run in that folder, exactly where it stopped")
-    show: bool = option(True, "show progress: a bar in a notebook or terminal, otherwise lines")
+    resume: bool = option(False, "resume the run in that folder, exactly where it stopped")
+    show: bool = option(True, "show progress: a bar in a notebook or terminal, lines elsewhere")
     ops: Ops | None = option(
         None,
-        "an engine object of your own, in place of `engine`",
+        "a custom engine object, instead of `engine`",
         (('an engine object, or one by its name, such as engine="numpy"', lambda x: isinstance(x, Ops)),),
         default="none",
     )
     on_log: OnLog | None = option(
         None,
-        'called with the number of a step and what is recorded of it, such as {"train/loss": 2.5}; it may '
-        "raise minibert.StopTraining, and the run ends with that step, finished like any other",
+        'called with the number of a step and its metrics, such as {"train/loss": 2.5}; if it raises '
+        "minibert.StopTraining, the run ends with that step, finished like any other",
         (("a function of the number of a step and its values", callable),),
         default="nothing is called",
     )
@@ -196,11 +198,11 @@ class PretrainCall(_Call, PretrainOptions):
     corpus: Any = field(default=(), kw_only=False, metadata={"help": CORPUS, "default": BOOKS})
     trace: bool = option(False, "print where the time of the steps went, and write it to `trace.json`")
 
-    texts: ClassVar[list[str] | None] = None  # of a corpus in memory
+    texts: ClassVar[list[str] | None] = None  # the corpus, if it is in memory
 
     def __post_init__(self) -> None:
         texts, names = texts_or_names(self.corpus, self.column)
-        if isinstance(names, list) and not names:  # as a glob without a match
+        if isinstance(names, list) and not names:  # what glob.glob returns if nothing matches
             raise InputError("corpus=[] names no file; give one, or leave it out for the books.", corpus=[])
         if texts is not None:
             vars(self)["texts"] = texts
@@ -221,43 +223,43 @@ def _run(
     sources: Iterable[str],
     train: Callable[..., Any],
 ) -> Run[Any]:
-    """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
+    """Train with the arguments of a call; `stored` is the file that holds the options in a run folder."""
     folder = run_folder(call.out, call.resume, sources, stored)
-    given = {field.name: getattr(call, field.name) for field in fields(kind)}
+    values = {field.name: getattr(call, field.name) for field in fields(kind)}
     if call.resume:
-        changed = {name: value for name, value in given.items() if value != getattr(kind, name, None)}
+        changed = {name: value for name, value in values.items() if value != getattr(kind, name, None)}
         options = kind.resumed(folder / stored, **changed)
     else:
-        options = kind(**given)
+        options = kind(**values)
     if call.show and call.out is None:
         logger.info(f"Run folder: {folder}.")
-    of_call = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
+    settings = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
     try:
         engines.force_device(call.device)
-        return Run(folder, train(options, folder, **of_call))
+        return Run(folder, train(options, folder, **settings))
     except KeyboardInterrupt:
-        if not (folder / stored).exists():  # it has not begun
+        if not (folder / stored).exists():
             raise Interrupted("Stopped before the run began; nothing is kept.") from None
-        again = f"out={str(folder)!r}, resume=True"
-        how = f"the same call with {again}"
-        if kind is PretrainOptions:
-            how = f"minibert.pretrain({again})"
-        raise Interrupted(f"Stopped and saved in {folder}; {how} goes on.") from None
+        arguments = f"out={str(folder)!r}, resume=True"
+        resuming_call = f"the same call with {arguments}"
+        if kind is PretrainOptions:  # whose options are all stored in the folder
+            resuming_call = f"minibert.pretrain({arguments})"
+        raise Interrupted(f"Stopped and saved in {folder}; {resuming_call} resumes it.") from None
     finally:
-        engines.force_device(None)  # what comes of the run, and other runs, may be on any engine
+        engines.force_device(None)  # the model that the run returns, and other runs, may use any device
 
 
 @called_with(PretrainCall)
 def pretrain(call: PretrainCall) -> Run[PretrainReport]:
     """Pre-train a BERT on text, as the command `minibert pretrain` does, and return the run.
 
-    Ctrl-C, also a notebook's button to interrupt, saves the run; the same call with `resume=True` goes on.
+    Ctrl-C, or a notebook's interrupt button, saves the run; the same call with `resume=True` resumes it.
 
     Returns
     -------
     Run
-        With the model as `.model`, its vocabulary as `.tokenizer`, metrics as `.report`; the files are in
-        `.folder`.
+        The finished run, with the model as `.model`, its vocabulary as `.tokenizer`, the metrics in
+        `.report`, and the files in `.folder`.
 
     Raises
     ------
@@ -266,7 +268,8 @@ def pretrain(call: PretrainCall) -> Run[PretrainReport]:
     RunError
         When the loss is not a number, or the disk is full.
     KeyboardInterrupt
-        After Ctrl-C; it says where the run is saved and how it goes on, which is all that a notebook shows.
+        After Ctrl-C; the message, which is all that a notebook shows, says where the run is saved and how to
+        resume it.
 
     Examples
     --------
@@ -281,15 +284,15 @@ def pretrain(call: PretrainCall) -> Run[PretrainReport]:
 
 @called_with(FinetuneCall)
 def finetune(call: FinetuneCall) -> Run[FinetuneReport]:
-    """Fine-tune a model for a task from its files, as the command `minibert finetune` does.
+    """Fine-tune a model on the files of a task, as the command `minibert finetune` does.
 
-    For data in memory there are `TextClassifier` and its sisters.
+    For data in memory, use `TextClassifier` or another estimator.
 
     Returns
     -------
     Run
-        With what answers the task as `.model` (for endings, similarity and frozen features use the commands),
-        metrics as `.report`; the files are in `.folder`.
+        The finished run: `.model` is the estimator for the task (multiple choice, similarity and models on
+        frozen features have only commands), the metrics are in `.report`, and the files in `.folder`.
 
     Raises
     ------
@@ -307,19 +310,19 @@ def run_folder(
     sources: Iterable[str],
     stored: str = PRETRAINING_FILE,
 ) -> Path:
-    """Return the folder `out`; without one a free one in `runs/`, or for a run that goes on the latest there.
+    """Choose the folder of a run: `out`, or else a new one in `runs/` or, to resume, the latest one there.
 
     Parameters
     ----------
     out : str or path, optional
-        As the user named it.
+        The folder that the user named.
     resume : bool
-        Whether a run goes on.
+        Whether to resume a run.
     sources : iterable of str
-        What is read to train on. The first names a free folder: a file or folder without suffixes, of a glob
-        its folder; "books" where there is none.
+        The files to train on. A new folder is named after the first: a file or folder without its suffixes,
+        or the folder of a glob. Without sources, it is named "books".
     stored : str, default "training.json"
-        The file that runs of this kind have in their folders.
+        The file of options that runs of this kind have in their folders.
 
     Returns
     -------
@@ -328,7 +331,7 @@ def run_folder(
     Raises
     ------
     InputError
-        When a run is to go on, and there is none in `runs/`.
+        When there is no run in `runs/` to resume.
     """
     if out is not None:
         return path_of(out, "out")
@@ -343,7 +346,7 @@ def run_folder(
 
 
 def _name_of_source(source: str | None) -> str:
-    """Return the innermost name in a path that has a stem and no signs of a glob, without its suffixes."""
+    """Return the last part of a path that has a stem and no glob pattern, without its suffixes."""
     if not source:
         return "books"
     parts = Path(os.path.abspath(source)).parts[1:]  # "." has a name, too

@@ -1,11 +1,11 @@
-"""`TextClassifier`, `MultilabelClassifier`, `TextRegressor`: classes, or a number, for a text or a pair."""
+"""`TextClassifier`, `MultilabelClassifier`, `TextRegressor`: classes or a number for a text or a pair."""
 
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, ClassVar
@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 
 from minibert import engines
 from minibert.api.base import Estimator
-from minibert.api.calls import documented
-from minibert.api.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
+from minibert.api.calls import documented, explains_unknown_arguments
+from minibert.api.inputs import (
+    column,
+    column_names,
+    is_missing,
+    refuse_matrix,
+    target_rows,
+    targets,
+    text_pairs,
+)
 from minibert.base.errors import InputError, warn
 from minibert.base.options import option
 from minibert.data.glue import TextExample
@@ -33,25 +41,21 @@ from minibert.tokenizer import Tokenizer
 
 
 @dataclass(eq=False, repr=False)
-class _OfTexts(Estimator, WindowArguments):
-    """Read texts and pairs of texts: what the estimators of this module have in common."""
+class _TextEstimator(Estimator, WindowArguments):
+    """The base class of the estimators in this module, which reads texts and pairs of texts."""
 
     text: str = option("text", "column of the texts in a table")
-    second: str | None = option(None, "column of the second texts, where there are pairs", default="")
+    second: str | None = option(None, "column of the second texts, for pairs", default="")
     label: str = option("label", "column of the labels")
 
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)
         are_pairs = pairs[0][1] is not None
-        learnt = (y or self.label) if y is None or isinstance(y, str) else None
-        for role, name in (("second", self.second), ("text", self.text)):
-            if labelled and name is not None and name == learnt and column_names(X) is not None:
-                named: dict[str, Any] = {role: name}
-                what = f"{role}={name!r} is the column that is to be learnt"
-                raise InputError(f"{what}; name another, or leave it out.", **named)
-        if getattr(self, "_pairs", None) not in (None, are_pairs):  # None: either will do
-            such = "single texts" if are_pairs else "pairs of texts"
-            raise InputError(f"This {type(self).__name__} was trained on {such}; give it those.")
+        if labelled and column_names(X) is not None and (y is None or isinstance(y, str)):
+            self._refuse_label_as_text(y or self.label)
+        if getattr(self, "_pairs", None) not in (None, are_pairs):  # None: both will do
+            expected = "single texts" if are_pairs else "pairs of texts"
+            raise InputError(f"This {type(self).__name__} was trained on {expected}; give it those.")
         answers: list[Any] = [None] * len(pairs)
         if labelled:
             answers = self._answers(X, y, len(pairs))
@@ -61,13 +65,21 @@ class _OfTexts(Estimator, WindowArguments):
             if not self.__sklearn_is_fitted__():
                 self._pairs: bool | None = are_pairs
         examples = []
-        for number, ((first, second), answer) in enumerate(zip(pairs, answers, strict=True)):
-            examples.append(TextExample(str(number), first, second, answer))
+        for index, ((first, second), answer) in enumerate(zip(pairs, answers, strict=True)):
+            examples.append(TextExample(str(index), first, second, answer))
         return examples
+
+    def _refuse_label_as_text(self, label: str) -> None:
+        """Raise InputError if the column of the labels is also read as a text."""
+        for role, name in (("second", self.second), ("text", self.text)):
+            if name == label:
+                arguments: dict[str, Any] = {role: name}
+                what = f"{role}={name!r} is the column of the labels"
+                raise InputError(f"{what}; name another, or leave it out.", **arguments)
 
     @abstractmethod
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
-        """Return what is expected of each of n rows, as examples have it."""
+        """Return the label of each of n rows, in the form that examples have."""
 
     def _row(self, example: TextExample) -> dict[str, Any]:
         row: dict[str, Any] = {"text": example.first}
@@ -76,29 +88,30 @@ class _OfTexts(Estimator, WindowArguments):
         row["label"] = example.label
         return row
 
-    def _learn_stored(self, stored: dict[str, Any]) -> None:
+    def _set_stored(self, stored: dict[str, Any]) -> None:
         self._pairs = self.model_.pair
 
+    @explains_unknown_arguments
     def explain(self, text: str | tuple[str, str], answer: Any = None) -> Explanation:
-        """Compute what each word of a text speaks for an answer: the gradient of its score times the input.
+        """Compute how much each word of a text contributes to an answer: gradient times input.
 
         Parameters
         ----------
         text : str or tuple of two str
             One text, or a pair.
         answer : object, optional
-            The class to explain, one of `classes_`; None: the likeliest. A number has no classes.
+            The class to explain, one of `classes_`; None: the likeliest one. Leave it out for a regressor.
 
         Returns
         -------
         Explanation
-            `words`, each with its score in nats of the log-odds of the class, or in units of the number. In a
-            notebook it is shown as the coloured text, with a sentence on what a score does not mean.
+            Its `words`, each with a score: nats of the log-odds of the class, or units of the predicted
+            number. A notebook shows the text in colours, with a sentence on what a score does not mean.
 
         Raises
         ------
         InputError
-            When there is no such class, several texts are given, or the text takes more than one window.
+            When there is no such class, `text` is several texts, or it takes more than one window.
 
         Examples
         --------
@@ -117,13 +130,13 @@ class _OfTexts(Estimator, WindowArguments):
 
 @documented
 @dataclass(eq=False, repr=False)
-class TextClassifier(_OfTexts, BalanceArguments):
+class TextClassifier(_TextEstimator, BalanceArguments):
     """Predict a class for a text or a pair of texts.
 
     Attributes
     ----------
-    classes_ : (K,) the classes in the order of the columns of `predict_proba`.
-    report_ : metrics of the best epoch, as `report.json` of a run has them.
+    classes_ : (K,) the classes, in the order of the columns of `predict_proba`.
+    report_ : metrics of the best epoch, as in a run's `report.json`.
 
     Examples
     --------
@@ -146,22 +159,23 @@ class TextClassifier(_OfTexts, BalanceArguments):
         pairs: bool = False,
         ops: Ops | None = None,
     ) -> "TextClassifier":
-        """Return a fitted classifier of parameters that were trained elsewhere, in a custom loop.
+        """Return a fitted classifier from parameters that were trained elsewhere, such as in a custom loop.
 
         Parameters
         ----------
         params : Parameters
-            A BERT with a head of kind "classify".
+            The parameters of a BERT with a head of kind "classify".
         tokenizer : Tokenizer
-            Its vocabulary.
+            The tokenizer of the model.
         classes : sequence (K,)
-            In the order of the head's outputs.
+            The classes, in the order of the head's outputs.
         max_length : int, optional
-            Longest sequence, [CLS] and [SEP] included; None: 128, or all positions of the model.
+            Most tokens of a sequence, [CLS] and [SEP] included; None: 128, or the number of positions of the
+            model if that is less.
         pairs : bool, default False
-            Whether it was trained on pairs of texts.
+            Whether the model was trained on pairs of texts.
         ops : Ops, optional
-            The engine; the fastest there is when left out.
+            The engine; None: the fastest one available.
 
         Returns
         -------
@@ -170,49 +184,55 @@ class TextClassifier(_OfTexts, BalanceArguments):
         Raises
         ------
         InputError
-            When these are not parameters, or the head is another one or has not an output for each class.
+            When `params` are not parameters, or their head is of another kind or size.
         """
         if not isinstance(params, Parameters):
             what = f"params={short(params)} are not Parameters"
             raise InputError(f"{what}; give those of initialise(..., head=...).")
         if params.head != Head(cls.TASK, len(classes)):
-            head = f"a head {params.head.kind!r} of {params.head.outputs} outputs"
-            other = f"not one for each of {len(classes)} classes; give those of a classifier."
-            raise InputError(f"params have {head}, {other}")
+            head = f"params have a head of kind {params.head.kind!r} with {params.head.outputs} outputs"
+            needed = f"the {len(classes)} classes need one of kind {cls.TASK!r} with {len(classes)}"
+            raise InputError(f"{head}, and {needed}; give the parameters of a classifier.")
         self = cls("")
         self.classes_ = np.array(classes)
         self._pairs = pairs
         task = registry.create(cls.TASK, {"second": "second"} if pairs else {})
         ops = engines.create() if ops is None else ops
-        longest = min(128, params.config.P) if max_length is None else max_length
+        if max_length is None:
+            max_length = min(128, params.config.P)
         names = tuple(self._labels)
-        self._fitted = Finetuned(Path(), task, names, {}, longest, pairs, tokenizer, params, ops)
+        self._fitted = Finetuned(Path(), task, names, {}, max_length, pairs, tokenizer, params, ops)
         return self
 
     @property
     def _labels(self) -> list[str]:
-        """What files and the model call the classes: without blanks at their ends."""
+        """The classes as strings without surrounding spaces, as files and the model have them."""
         return [str(value).strip() for value in self.classes_.tolist()]
 
     def _wrong(self, value: Any) -> str:
         """Return what is wrong with a value of y; "" if nothing is."""
-        is_float = isinstance(value, float)
-        if is_float and not (math.isfinite(value) and value.is_integer()):
-            return "is continuous and so not a class; a TextRegressor learns numbers"
-        if not isinstance(value, str | int | float):
-            return "is not a single string, number or bool"
+        if not isinstance(value, str | int | float) or _is_continuous(value):
+            return "is not a string, a whole number or a bool"
         if not str(value).strip():
             return "is empty"
         return ""
 
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
-        labels = targets(target_rows(X, y, self.label, n), self._wrong)
-        return self._named(list(enumerate(labels)))
+        rows = target_rows(X, y, self.label, n)
+        refuse_matrix(
+            rows, "for one-hot rows give np.argmax(y, axis=1), for several labels use MultilabelClassifier."
+        )
+        for index, value in enumerate(rows):
+            if _is_continuous(value) and not is_missing(value):
+                what = f"Row {index:,} of y, {value}, is continuous and not a class"
+                raise InputError(f"{what}; TextRegressor learns numbers.")
+        labels = targets(rows, self._wrong)
+        return self._names_of(list(enumerate(labels)))
 
-    def _named(self, labels: list[tuple[int, Any]]) -> list[str]:
-        """Return what files call labels, each given with its row; of the first, learn the classes."""
+    def _names_of(self, labels: list[tuple[int, Any]]) -> list[str]:
+        """Return labels, given with the indices of their rows, as strings; the first call sets `classes_`."""
         if not hasattr(self, "classes_"):
-            self._learn_classes(labels)
+            self._set_classes(labels)
         names = dict(zip(self.classes_.tolist(), self._labels, strict=True))  # 1, 1.0 and True are equal
         if not self.__sklearn_is_fitted__():
             for row, value in labels:
@@ -221,20 +241,21 @@ class TextClassifier(_OfTexts, BalanceArguments):
                     raise InputError(f"{what}, which no training row has; correct it, or add rows of it.")
         return [names.get(value, str(value).strip()) for _, value in labels]
 
-    def _learn_classes(self, labels: list[tuple[int, Any]]) -> None:
-        """Set `classes_` to the different ones of some labels, which have to be of one type."""
-        kinds: dict[type, str] = {}
+    def _set_classes(self, labels: list[tuple[int, Any]]) -> None:
+        """Set `classes_` to the distinct labels; raise InputError if these are of several types."""
+        examples_of_types: dict[type, str] = {}
         by_name: dict[str, Any] = {}
         for row, value in labels:
-            before = by_name.setdefault(str(value).strip(), value)
-            if type(value) not in kinds:
-                kinds[type(value)] = f"{short(value)} in row {row:,}"
-            if len(kinds) > 1:
-                raise InputError(f"y has {' and '.join(kinds.values())}; give labels of one type.")
-            if before != value:
-                raise InputError(f"y has both {short(before)} and {short(value)}; give them one name.")
+            first = by_name.setdefault(str(value).strip(), value)
+            examples_of_types.setdefault(type(value), f"{short(value)} in row {row:,}")
+            if len(examples_of_types) > 1:
+                values = " and ".join(examples_of_types.values())
+                raise InputError(f"y has {values}; give labels of one type.")
+            if first != value:
+                raise InputError(f"y has both {short(first)} and {short(value)}; give them one name.")
         self.classes_ = np.unique(np.array(list(by_name.values())))
 
+    @explains_unknown_arguments
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each text.
 
@@ -247,9 +268,10 @@ class TextClassifier(_OfTexts, BalanceArguments):
         -------
         array (n,) of the type of `classes_`.
         """
-        chosen = self.predict_proba(X).argmax(1)  # before `classes_`, which there is only after `fit`
-        return self.classes_[chosen]
+        best = self.predict_proba(X).argmax(1)  # raises NotFitted if there are no `classes_` yet
+        return self.classes_[best]
 
+    @explains_unknown_arguments
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class.
 
@@ -270,6 +292,7 @@ class TextClassifier(_OfTexts, BalanceArguments):
             rows.append([probabilities.get(name, 0.0) for name in names])
         return np.array(rows)
 
+    @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
         """Return the accuracy.
 
@@ -295,8 +318,8 @@ class TextClassifier(_OfTexts, BalanceArguments):
     def _stored(self) -> dict[str, Any]:
         return super()._stored() | {"classes": self.classes_.tolist()}
 
-    def _learn_stored(self, stored: dict[str, Any]) -> None:
-        super()._learn_stored(stored)
+    def _set_stored(self, stored: dict[str, Any]) -> None:
+        super()._set_stored(stored)
         classes = stored.get("classes")
         if not isinstance(classes, list) or not all(isinstance(name, str | int | float) for name in classes):
             classes = []
@@ -310,14 +333,15 @@ class TextClassifier(_OfTexts, BalanceArguments):
 class MultilabelClassifier(TextClassifier):
     """Predict any number of classes for a text or a pair of texts.
 
-    A row of y is a list of labels, empty where none applies; or y is a matrix (n,K) of zeros and ones, whose
-    columns are the classes 0 to K-1, those of a table by their names; one that no row has is never predicted.
+    Each row of y is a list of labels, which is empty if none applies. Or y is a matrix (n,K) of zeros and
+    ones, whose columns are the classes 0 to K-1, or a table of such columns, whose names are the classes. A
+    class that no row has is never predicted.
 
     Attributes
     ----------
-    classes_ : (K,) the classes in the order of the columns of `predict` and `predict_proba`.
-    thresholds_ : (K,) the probability from which on each class applies, chosen for the best F1 on dev.
-    report_ : metrics of the best epoch, as `report.json` of a run has them.
+    classes_ : (K,) the classes, in the order of the columns of `predict` and `predict_proba`.
+    thresholds_ : (K,) the lowest probability at which each class applies, chosen for the best F1 on dev.
+    report_ : metrics of the best epoch, as in a run's `report.json`.
     """
 
     TASK: ClassVar[str] = "multilabel"
@@ -335,20 +359,21 @@ class MultilabelClassifier(TextClassifier):
             if not is_binary:
                 raise InputError("y is a matrix with other values than 0 and 1; give these, or label lists.")
             classes = self._classes_of_matrix(rows, list(names))
-            rows = [[name for name, applies in zip(classes, row, strict=True) if applies] for row in rows]
+            rows = [list(compress(classes, row)) for row in rows]
         elif not hasattr(self, "classes_") and len(lists) == n and is_binary and _are_of_one_length(lists):
-            raise InputError("y has lists of zeros and ones; where they are a matrix, give np.array(y).")
+            raise InputError("y has lists of zeros and ones; if they are a matrix, give np.array(y).")
         answers = targets(rows, self._wrong)
-        for row, several in enumerate(answers):
-            if any(SEPARATOR in str(label) for label in several):
-                wrong = f"is {short(several)}, which holds something that is not a name"
-                raise InputError(f"Row {row:,} of y {wrong}; give names that have no {SEPARATOR}.")
-        labels = [(row, label) for row, several in enumerate(answers) for label in several]
-        called = iter(self._named([*labels, *enumerate(classes)]))  # a class of a matrix needs no row
-        return [tuple(sorted(islice(called, len(several)))) for several in answers]
+        for index, labels in enumerate(answers):
+            if any(SEPARATOR in str(label) for label in labels):
+                what = f"Row {index:,} of y is {short(labels)}, where a label contains {SEPARATOR}"
+                raise InputError(f"{what}, which separates labels in files; give it another name.")
+        labels_with_rows = [(index, label) for index, labels in enumerate(answers) for label in labels]
+        # A column of a matrix is a class even if no row has it.
+        all_names = iter(self._names_of([*labels_with_rows, *enumerate(classes)]))
+        return [tuple(sorted(islice(all_names, len(labels)))) for labels in answers]
 
     def _classes_of_matrix(self, rows: list[Any], names: list[Any]) -> list[Any]:
-        """Return the class of each column of a matrix: its name, a class that is known, or its number."""
+        """Return the class of each column of a matrix: its name, else one of `classes_`, else its index."""
         k = len(rows[0])
         classes = names
         if not classes:
@@ -363,7 +388,7 @@ class MultilabelClassifier(TextClassifier):
         names = [str(label).strip() for label in value]
         for name in names:
             if names.count(name) > 1:
-                return f"names the label {name!r} more than once"
+                return f"has the label {name!r} more than once"
         for label in value:
             wrong = "is missing" if is_missing(label) else super()._wrong(label)
             if wrong:
@@ -375,10 +400,11 @@ class MultilabelClassifier(TextClassifier):
 
     @property
     def thresholds_(self) -> NDArray[np.float64]:
-        """The probability from which on each class applies, (K,): chosen for the best F1 on dev."""
+        """The lowest probability at which each class applies, (K,), chosen for the best F1 on dev."""
         tuned = self.model_.tuned
         return np.array([tuned.get(name, HALF) for name in self._labels])
 
+    @explains_unknown_arguments
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return which classes apply to each text.
 
@@ -391,12 +417,17 @@ class MultilabelClassifier(TextClassifier):
         -------
         array (n,K) of zeros and ones, in the order of `classes_`.
         """
-        chosen = [set(prediction["labels"]) for prediction in self._predictions(self._examples(X))]
+        predictions = self._predictions(self._examples(X))
         names = self._labels
-        return np.array([[int(name in labels) for name in names] for labels in chosen])
+        rows = []
+        for prediction in predictions:
+            labels = set(prediction["labels"])
+            rows.append([int(name in labels) for name in names])
+        return np.array(rows)
 
+    @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean of the classes' F1 (macro).
+        """Return the metric of the task, macro F1: the mean of the F1 of the model's classes.
 
         Parameters
         ----------
@@ -409,18 +440,23 @@ class MultilabelClassifier(TextClassifier):
         -------
         float
         """
-        return Estimator.score(self, X, y)
+        return Estimator.score(self, X, y)  # not the accuracy of `TextClassifier.score`
+
+
+def _is_continuous(value: Any) -> bool:
+    """Return whether a value is a float that is not a whole number."""
+    return isinstance(value, float) and not value.is_integer()
 
 
 def _are_of_one_length(lists: list[list[Any]]) -> bool:
-    """Tell whether several lists all have as many parts, more than one."""
+    """Return whether all lists have the same length, which is more than one."""
     lengths = {len(row) for row in lists}
     return len(lengths) == 1 and len(lists[0]) > 1
 
 
 @documented
 @dataclass(eq=False, repr=False)
-class TextRegressor(_OfTexts):
+class TextRegressor(_TextEstimator):
     """Predict a number for a text or a pair of texts."""
 
     KIND: ClassVar[str] = "regressor"
@@ -433,11 +469,13 @@ class TextRegressor(_OfTexts):
         return "is not a finite number"
 
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
-        values = targets(target_rows(X, y, self.label, n), self._wrong)
-        return list(map(float, values))
+        rows = target_rows(X, y, self.label, n)
+        refuse_matrix(rows, "give one number for each row.")
+        return list(map(float, targets(rows, self._wrong)))
 
+    @explains_unknown_arguments
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the number of each text.
+        """Return the predicted number for each text.
 
         Parameters
         ----------
@@ -451,8 +489,12 @@ class TextRegressor(_OfTexts):
         predictions = self._predictions(self._examples(X))
         return np.array([prediction["value"] for prediction in predictions], np.float64)
 
+    @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
-        """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, or errors in a constant y.
+        """Return R² as scikit-learn does: 1 at best, 0 for predictions no better than the mean of y.
+
+        If all values of y are equal, R² is 1 when every prediction is exact, and 0 otherwise. The best epoch
+        is still chosen by the metric of the task, Spearman's correlation.
 
         Parameters
         ----------
@@ -466,6 +508,6 @@ class TextRegressor(_OfTexts):
         float
         """
         examples = self._examples(X, y, labelled=True)
-        wanted = [example.label for example in examples]
-        predicted = [prediction["value"] for prediction in self._predictions(examples)]
-        return r2(wanted, predicted)
+        labels = [example.label for example in examples]
+        values = [prediction["value"] for prediction in self._predictions(examples)]
+        return r2(labels, values)

@@ -1,4 +1,4 @@
-"""`TokenTagger` and `QuestionAnswerer`: tags for words, and answers in a paragraph."""
+"""`TokenTagger` tags words, and `QuestionAnswerer` finds answers in a paragraph."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from typing import Any, ClassVar, cast
 
 from minibert import engines
 from minibert.api.base import Estimator
-from minibert.api.calls import documented
+from minibert.api.calls import documented, explains_unknown_arguments
 from minibert.api.inputs import class_names, is_missing, listed, target_rows, text_pairs, word_rows
 from minibert.base.errors import InputError
 from minibert.base.options import option
+from minibert.base.terminal import counted
 from minibert.base.texts import refuse_empty
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
@@ -22,11 +23,11 @@ from minibert.tasks.words import tag_texts
 @documented
 @dataclass(eq=False, repr=False)
 class TokenTagger(Estimator):
-    """Predict a tag for every word: names of persons and places, parts of speech.
+    """Predict a tag for every word, such as named entities or parts of speech.
 
-    Rows of X are lists of words, rows of y lists of as many tags, which `predict` returns as strings. Tags
-    may be numbers of classes: those of a column of `datasets` that knows the names of its classes, such as
-    `ner_tags`, become these names, any others strings of their digits.
+    Each row of X is a list of words, and each row of y a list of as many tags. `predict` returns tags as
+    strings. If the tags of y are integers, they become the names of classes that a column of `datasets`, such
+    as `ner_tags`, stores for them; without such names, they become strings of digits.
     """
 
     words: str = option("words", "column of the words in a table, a list in each row")
@@ -37,31 +38,31 @@ class TokenTagger(Estimator):
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TaggedSentence]:
         rows = word_rows(X, self.words)
         if not labelled:
-            return [TaggedSentence(tuple(words), None, number) for number, words in enumerate(rows)]
+            return [TaggedSentence(tuple(words), None, index) for index, words in enumerate(rows)]
         all_tags = target_rows(X, y, self.tags, len(rows), "tags")
         names = []
         if y is None or isinstance(y, str):
             names = class_names(X, y if isinstance(y, str) else self.tags)
         sentences = []
-        for number, (words, tags) in enumerate(zip(rows, all_tags, strict=True)):
-            if names and _are_numbers_below(len(names), tags):
+        for index, (words, tags) in enumerate(zip(rows, all_tags, strict=True)):
+            if names and _are_indices_below(len(names), tags):
                 tags = [names[tag] for tag in tags]
             if not isinstance(tags, list) or any(map(is_missing, tags)):
-                raise InputError(f"Row {number:,} of y is {tags!r}; give a list of tags, one for each word.")
+                raise InputError(f"Row {index:,} of y is {tags!r}; give a list of tags, one for each word.")
             if len(words) != len(tags):
-                counts = f"{len(words)} words and {len(tags)} tags"
-                raise InputError(f"Row {number:,} has {counts}; give every word one.")
-            named = tuple(map(str, tags))
-            if not all(map(str.strip, named)):
-                raise InputError(
-                    f"Row {number:,} of y is {tags!r}, which has an empty tag; give every word one."
-                )
-            sentences.append(TaggedSentence(tuple(words), named, number))
+                counts = f"{counted(len(words), 'word')} and {counted(len(tags), 'tag')}"
+                raise InputError(f"Row {index:,} has {counts}; give every word one.")
+            tags_as_strings = tuple(map(str, tags))
+            if not all(map(str.strip, tags_as_strings)):
+                what = f"Row {index:,} of y is {tags!r}, which has an empty tag"
+                raise InputError(f"{what}; give every word one.")
+            sentences.append(TaggedSentence(tuple(words), tags_as_strings, index))
         return sentences
 
     def _row(self, example: TaggedSentence) -> dict[str, Any]:
         return {"words": list(example.words), "tags": list(example.tags or ())}
 
+    @explains_unknown_arguments
     def predict(self, X: Any) -> list[list[str]]:
         """Return the tags of each row, one for each of its words.
 
@@ -76,23 +77,24 @@ class TokenTagger(Estimator):
         """
         return [list(tags) for tags in self._predictions(self._examples(X))]
 
+    @explains_unknown_arguments
     def tag(self, texts: Iterable[str]) -> list[TaggedText]:
-        """Tag the words of texts as they are written, and list the entities with their places.
+        """Tag the words of plain texts, and list the entities with their positions.
 
         Parameters
         ----------
         texts : iterable of str
-            Strings, which are divided into words as the model's tokenizer does.
+            The texts. The model's tokenizer splits them into words.
 
         Returns
         -------
         list of TaggedText
-            Of each text its `words` with `tag`, `begin` and `end` (characters), and its `entities`.
+            For each text, its `words` with `tag`, `begin` and `end` (in characters), and its `entities`.
 
         Raises
         ------
         InputError
-            When it is one string, or a text is empty or not a string.
+            When `texts` is a single string, or a text is empty or not a string.
 
         Examples
         --------
@@ -101,27 +103,27 @@ class TokenTagger(Estimator):
         """
         model = self.model_
         rows = listed(texts, "texts")
-        for number, text in enumerate(rows):
+        for index, text in enumerate(rows):
             if not isinstance(text, str):
-                raise InputError(f"Row {number:,} of texts is {text!r}; give a string.")
+                raise InputError(f"Row {index:,} of texts is {text!r}; give a string.")
         refuse_empty(*rows)
         with engines.limited_threads(self.threads, model.ops):
             return cast(list[TaggedText], list(tag_texts(model, rows)))
 
 
-def _are_numbers_below(count: int, tags: Any) -> bool:
-    """Tell whether tags are a list of numbers of so many classes."""
+def _are_indices_below(count: int, tags: Any) -> bool:
+    """Return whether tags are a list of indices below `count`."""
     return isinstance(tags, list) and all(type(tag) is int and 0 <= tag < count for tag in tags)
 
 
 @documented
 @dataclass(eq=False, repr=False)
 class QuestionAnswerer(Estimator, SpanArguments):
-    """Find the answer to a question, as it stands in a paragraph.
+    """Find the answer to a question as a span of a paragraph.
 
-    Rows of X are pairs of a question and a paragraph, of any length. Rows of y are the answers: a string, ""
-    or None where the paragraph has none, a list of several right ones, or an object with "text" and
-    "answer_start" as in SQuAD.
+    Each row of X is a pair of a question and a paragraph of any length. Each row of y is the answer: a
+    string; "" or None if the paragraph has no answer; a list of several right answers; or an object with
+    "text" and "answer_start", as in SQuAD.
     """
 
     question: str = option("question", "column of the questions in a table")
@@ -136,16 +138,16 @@ class QuestionAnswerer(Estimator, SpanArguments):
         if labelled:
             cells = target_rows(X, y, self.answer, len(rows), "answer")
         questions = []
-        for number, ((asked, paragraph), cell) in enumerate(zip(rows, cells, strict=True)):
+        for index, ((question, paragraph), cell) in enumerate(zip(rows, cells, strict=True)):
             if paragraph is None:
-                raise InputError(f"Row {number:,} of X is one text; give pairs of question and paragraph.")
+                raise InputError(f"Row {index:,} of X is one text; give pairs of question and paragraph.")
             answers: list[Any] = []
             impossible = None
             if labelled:
                 cell = None if is_missing(cell) else cell
-                answers = answers_in(cell, None, paragraph, f"Row {number:,} of y", "answer")
+                answers = answers_in(cell, None, paragraph, f"Row {index:,} of y", "answer")
                 impossible = not answers
-            questions.append(Question(str(number), asked, paragraph, tuple(answers), impossible))
+            questions.append(Question(str(index), question, paragraph, tuple(answers), impossible))
         return questions
 
     def _row(self, example: Question) -> dict[str, Any]:
@@ -156,8 +158,9 @@ class QuestionAnswerer(Estimator, SpanArguments):
             answer = {"text": texts, "answer_start": starts}
         return {"question": example.question, "context": example.context, "answer": answer}
 
+    @explains_unknown_arguments
     def predict(self, X: Any) -> list[str]:
-        """Return the answer to each question, as it stands in the paragraph.
+        """Return the answer to each question, as it is written in the paragraph.
 
         Parameters
         ----------
@@ -167,12 +170,13 @@ class QuestionAnswerer(Estimator, SpanArguments):
         Returns
         -------
         list of str
-            "" where the model finds none.
+            "" if the model finds no answer.
         """
         return [prediction["text"] for prediction in self._predictions(self._examples(X))]
 
+    @explains_unknown_arguments
     def predict_spans(self, X: Any) -> list[AnsweredQuestion]:
-        """Return the answer to each question with its place and probability, and the next best ones.
+        """Return the answer to each question with its position and probability, and the next best answers.
 
         Parameters
         ----------
@@ -182,9 +186,9 @@ class QuestionAnswerer(Estimator, SpanArguments):
         Returns
         -------
         list of AnsweredQuestion
-            `text` is the answer that `predict` returns, `context[begin:end]`; `n_best` are the likeliest
-            spans with their logits and probabilities. Where a question may have no answer, `null_odds` is how
-            much better no answer scores than the best span.
+            `text` is the answer that `predict` returns, `context[begin:end]`. `n_best` has the likeliest
+            spans with their logits and probabilities. If questions may have no answer, `null_odds` is how
+            much higher "no answer" scores than the best span.
         """
         answers = []
         for prediction in self._predictions(self._examples(X)):

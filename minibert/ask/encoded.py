@@ -1,4 +1,4 @@
-"""Show encoded texts in a notebook: how far each token's vector has moved, and all attention maps."""
+"""Show encoded texts in a notebook: how far the vector of each token has turned, and all attention maps."""
 
 import base64
 import struct
@@ -10,35 +10,38 @@ import numpy as np
 
 from minibert.reports.markup import rendered
 
-MOST_SEQUENCES, MOST_TOKENS = 3, 40  # that are shown
-DARKEST, LINE = np.array([31, 95, 153]), 205  # red, green and blue of the value 1; 0 is white
+MOST_SEQUENCES = 3  # shown at most
+MOST_TOKENS = 40  # of each sequence, shown at most
+DARKEST = np.array([31, 95, 153])  # red, green and blue of the value 1; the value 0 is white
+LINE = 205  # grey level of the lines between maps
+SMALLEST_LENGTH = 1e-12  # avoids a division by zero
 
 
 def encoded_html(encoded: Any) -> str:
     """Return tables and pictures of an `Encoded`, in HTML without scripts.
 
-    Of the first `MOST_SEQUENCES` each token has the cosine of its vector in every hidden state with the first
-    of them; `MOST_TOKENS` are shown.
+    The tables show, for each token, the cosine between its vector in each hidden state and its vector in the
+    first. Only the first `MOST_TOKENS` tokens of the first `MOST_SEQUENCES` sequences are shown.
 
     Parameters
     ----------
     encoded : Encoded
-        With its attention maps where these are to be shown.
+        The result of `Bert.encode`, with or without attention maps.
 
     Returns
     -------
     str
-        The page's part, from the template `encoded.html.j2`.
+        A fragment of HTML, from the template `encoded.html.j2`.
     """
     n_sequences = len(encoded.cu_seqlens) - 1
     tokens = encoded.tokens or range(int(encoded.cu_seqlens[-1]))
     ends = encoded.cu_seqlens[: MOST_SEQUENCES + 1].tolist()
     shown = []
-    for number, (begin, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for index, (begin, end) in enumerate(zip(ends, ends[1:], strict=False)):
         cosines = _cosines_with_first([state[begin:end] for state in encoded.hidden_states])
         rows = list(zip(tokens[begin:end], cosines[:MOST_TOKENS].tolist(), strict=False))
         n_more = max(0, end - begin - MOST_TOKENS)
-        maps = [layer[number] for layer in encoded.attentions or ()]
+        maps = [layer[index] for layer in encoded.attentions or ()]
         url = None
         size = None
         if maps:
@@ -54,13 +57,13 @@ def encoded_html(encoded: Any) -> str:
     )
 
 
-# states, each (n,H) -> (n,number of states)
+# states, each (n,H) -> (n,len(states))
 def _cosines_with_first(states: Sequence[np.ndarray]) -> np.ndarray:
     """Return the cosine of each token's vector with its first state."""
     units = []
     for state in states:
         lengths = np.linalg.norm(state, axis=1, keepdims=True)
-        units.append(state / np.maximum(lengths, 1e-12))
+        units.append(state / np.maximum(lengths, SMALLEST_LENGTH))
     first = units[0]
     cosines = [(first * unit).sum(axis=1) for unit in units]
     return np.stack(cosines, axis=1)
@@ -68,7 +71,7 @@ def _cosines_with_first(states: Sequence[np.ndarray]) -> np.ndarray:
 
 # maps L × (A,n,n) -> (L(n+1),A(n+1))
 def _tiled(maps: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrange all maps in a picture, a row for each layer, with lines between them."""
+    """Arrange all maps in one picture, with a row for each layer and lines between the maps."""
     line_below_and_right = ((0, 0), (0, 1), (0, 1))
     rows = []
     for layer in maps:
@@ -78,23 +81,23 @@ def _tiled(maps: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(rows)
 
 
-# values (h,w) from 0 to 1, or not a number where a line is
+# values (h,w) from 0 to 1, or NaN for a line
 def _data_url(values: np.ndarray) -> str:
-    """Return a PNG as a data URL."""
+    """Return a picture of the values, as a data URL of a PNG."""
     h, w = values.shape
     colours = np.rint(255 + (DARKEST - 255) * values[..., None])
     pixels = np.nan_to_num(colours, nan=LINE).astype(np.uint8)
-    filters = np.zeros((h, 1), np.uint8)  # none, for each line
+    filters = np.zeros((h, 1), np.uint8)  # each line begins with its filter; 0 is none
     lines = np.hstack([filters, pixels.reshape(h, -1)])
     image = b"\x89PNG\r\n\x1a\n"
-    image += _png_chunk(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0))  # 8 bits for each of 3 colours
+    image += _png_chunk(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0))  # 8 bits, RGB
     image += _png_chunk(b"IDAT", zlib.compress(lines.tobytes(), 9))
     image += _png_chunk(b"IEND", b"")
     return "data:image/png;base64," + base64.b64encode(image).decode("ascii")
 
 
 def _png_chunk(name: bytes, data: bytes) -> bytes:
-    """Return a chunk of a PNG: its length, name and data, and their checksum."""
+    """Return a chunk of a PNG: length, name, data and checksum."""
     body = name + data
     length = struct.pack(">I", len(data))
     checksum = struct.pack(">I", zlib.crc32(body))

@@ -1,8 +1,8 @@
-"""Read the output of other tokenizers as sequences of token ids: dictionaries of arrays, padded or not.
+"""Read the output of other tokenizers, such as dictionaries of padded arrays, as sequences of token ids.
 
-`transformers` returns a `BatchEncoding`, a mapping of `input_ids`, `attention_mask` and `token_type_ids` to
-lists or arrays whose rows are filled up to one length. A `Batch` has no padding, so tokens that the mask
-leaves out are dropped.
+`transformers` returns a `BatchEncoding`: a mapping from `input_ids`, `attention_mask` and `token_type_ids` to
+lists or arrays whose rows are padded to one length. A `Batch` has no padding, so tokens that the mask leaves
+out are dropped.
 """
 
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ from minibert.base.errors import InputError, warn
 from minibert.core.batch import Sequence
 
 IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
-# What changes the result of a model and has no counterpart in a `Sequence`.
-UNREAD = ("inputs_embeds", "position_ids", "encoder_hidden_states", "past_key_values")
-PAD_ID = 0  # of every released vocabulary, and of ours
+# These would change the result of the model, but a `Sequence` can't hold them.
+UNSUPPORTED = ("inputs_embeds", "position_ids", "encoder_hidden_states", "past_key_values")
+PAD_ID = 0  # the id of [PAD] in every released vocabulary, and in those of minibert
 
 
 def is_encoded(inputs: Any) -> bool:
-    """Return whether an object, a mapping or a table, has token ids named `input_ids`.
+    """Return whether an object is a mapping or a table that has token ids, named `input_ids`.
 
     Parameters
     ----------
     inputs : object
-        Anything that a user gave.
+        What the user gave.
 
     Returns
     -------
@@ -48,17 +48,18 @@ def sequences_of(inputs: Any) -> list[Sequence]:
     Returns
     -------
     list of Sequence
-        Of each row the tokens whose mask is 1: all of them without a mask, as in `transformers`.
+        For each row, the tokens whose mask is 1; without a mask all tokens, as in `transformers`.
 
     Raises
     ------
     InputError
-        When the parts have different shapes, a mask is not ones in a row, or there is something in `UNREAD`.
+        If the shapes differ; if a mask has other values than 0 and 1, keeps no token or has a gap; or if a
+        mapping has one of `UNSUPPORTED`.
     """
-    for name in UNREAD:
+    for name in UNSUPPORTED:
         if isinstance(inputs, Mapping) and inputs.get(name) is not None:
             raise InputError(
-                f"inputs: {name} is not read; give {IDS}, {MASK} and {SEGMENTS}, and leave it out."
+                f"inputs: {name} is not supported; leave it out, and give {IDS}, {MASK} and {SEGMENTS}."
             )
     ids = _rows(inputs[IDS], IDS)
     masks = _like(ids, inputs, MASK)
@@ -66,11 +67,11 @@ def sequences_of(inputs: Any) -> list[Sequence]:
     if masks is None:
         _warn_of_padding(ids)
     sequences = []
-    for number, row in enumerate(ids):
+    for index, row in enumerate(ids):
         kept = slice(None)
         if masks is not None:
-            kept = _kept(masks[number], number)
-        types = np.zeros(len(row), np.int32) if segments is None else segments[number]
+            kept = _kept(masks[index], index)
+        types = np.zeros(len(row), np.int32) if segments is None else segments[index]
         sequences.append(Sequence(row[kept], types[kept]))
     return sequences
 
@@ -81,7 +82,7 @@ def sequence_of(encoding: Any) -> Sequence:
     Parameters
     ----------
     encoding : tokenizers.Encoding
-        With `ids`, `type_ids` and `attention_mask`, each (n,).
+        An encoding whose `ids`, `type_ids` and `attention_mask` have shape (n,).
 
     Returns
     -------
@@ -93,12 +94,12 @@ def sequence_of(encoding: Any) -> Sequence:
 
 
 def _names(inputs: Any) -> list[Any]:
-    """Return the names in a mapping, or of the columns of a table; none of anything else."""
+    """Return the keys of a mapping or the columns of a table; [] for anything else."""
     if isinstance(inputs, Mapping):
         return list(inputs)
-    names = getattr(inputs, "column_names", None)  # of datasets.Dataset
+    names = getattr(inputs, "column_names", None)  # datasets.Dataset
     if names is None:
-        names = getattr(inputs, "columns", None)  # of pandas and polars
+        names = getattr(inputs, "columns", None)  # pandas and polars
     if names is None or callable(names):
         return []
     return list(names)
@@ -106,7 +107,6 @@ def _names(inputs: Any) -> list[Any]:
 
 def _rows(values: Any, name: str) -> list[np.ndarray]:
     """Return a part of an encoding as rows of numbers, one for each sequence."""
-    refused = InputError(f"inputs: {name} is {short(values)}; give a row of numbers for each sequence.")
     rows: list[np.ndarray] | None = None
     try:
         whole = _array(values)
@@ -116,28 +116,29 @@ def _rows(values: Any, name: str) -> list[np.ndarray]:
             rows = list(whole)
     except ValueError:  # rows of different lengths
         rows = _ragged_rows(values)
-    if rows is not None and any(row.dtype == object for row in rows):  # the same, of pandas and older NumPy
+    if rows is not None and any(row.dtype == object for row in rows):  # the same from pandas or older NumPy
         rows = _ragged_rows(values)
     if rows is None or any(row.ndim != 1 for row in rows):
-        raise refused
+        raise InputError(f"inputs: {name} is {short(values)}; give a row of numbers for each sequence.")
     return rows
 
 
 def _ragged_rows(values: Any) -> list[np.ndarray] | None:
-    """Return rows of different lengths, each as an array; None where one of them is not flat."""
+    """Return rows of different lengths as arrays, or None if a row is nested."""
     if not all(map(_is_flat, values)):
         return None
     return [_array(row) for row in values]
 
 
 def _array(values: Any) -> np.ndarray:
-    """Return an array of what is given, which PyTorch may have on a GPU; ValueError where rows are ragged."""
-    on_host = values.cpu() if callable(getattr(values, "cpu", None)) else values
-    return np.asarray(on_host)
+    """Return values as an array; raise ValueError if rows have different lengths."""
+    if callable(getattr(values, "cpu", None)):  # a PyTorch tensor, which may be on a GPU
+        values = values.cpu()
+    return np.asarray(values)
 
 
 def _is_flat(row: Any) -> bool:
-    """Return whether something is a row whose parts are not rows."""
+    """Return whether a value is a row without rows in it."""
     if hasattr(row, "ndim"):
         return bool(row.ndim == 1)
     if not isinstance(row, list | tuple):
@@ -146,38 +147,39 @@ def _is_flat(row: Any) -> bool:
 
 
 def _like(ids: list[np.ndarray], inputs: Any, name: str) -> list[np.ndarray] | None:
-    """Return another part of an encoding if it exists; raise InputError when its shape differs."""
+    """Return another part of the encoding, or None; raise InputError if its shape is not that of the ids."""
     if name not in _names(inputs) or inputs[name] is None:
         return None
     rows = _rows(inputs[name], name)
     if len(rows) != len(ids):
         raise InputError(
-            f"inputs: {name} has {len(rows):,} rows and {IDS} {len(ids):,}; give both of one call."
+            f"inputs: {name} has {len(rows):,} rows and {IDS} {len(ids):,}; give both from one call."
         )
-    for number, (row, row_ids) in enumerate(zip(rows, ids, strict=True)):
+    for index, (row, row_ids) in enumerate(zip(rows, ids, strict=True)):
         if len(row) != len(row_ids):
-            both = f"{name} of sequence {number:,} has {len(row):,} numbers and {IDS} {len(row_ids):,}"
-            raise InputError(f"inputs: {both}; give both of one call of the tokenizer.")
+            counts = f"{name} of sequence {index:,} has {len(row):,} numbers and {IDS} {len(row_ids):,}"
+            raise InputError(f"inputs: {counts}; give both from one call of the tokenizer.")
     return rows
 
 
-def _kept(mask: np.ndarray, number: int) -> slice:
-    """Return the range of the ones of a mask, which have to be contiguous."""
+def _kept(mask: np.ndarray, index: int) -> slice:
+    """Return the range where a mask is 1, which has to be contiguous; `index` is that of the sequence."""
     if not np.isin(mask, (0, 1)).all():
-        raise InputError(f"inputs: {MASK} of sequence {number:,} has other values than 0 and 1; give these.")
+        what = f"{MASK} of sequence {index:,} has values other than 0 and 1"
+        raise InputError(f"inputs: {what}; give only these.")
     ones = np.flatnonzero(mask)
     if not len(ones):
-        raise InputError(f"inputs: {MASK} of sequence {number:,} leaves out every token; leave that row out.")
+        raise InputError(f"inputs: {MASK} of sequence {index:,} leaves out every token; leave that row out.")
     begin, end = int(ones[0]), int(ones[-1]) + 1
     if end - begin != len(ones):
-        what = f"{MASK} of sequence {number:,} leaves out tokens between others"
-        raise InputError(f"inputs: {what}; leave out padding at the beginning or the end only.")
+        what = f"{MASK} of sequence {index:,} leaves out tokens between others"
+        raise InputError(f"inputs: {what}; leave out padding only at the beginning or the end.")
     return slice(begin, end)
 
 
 def _warn_of_padding(ids: list[np.ndarray]) -> None:
-    """Warn of rows that end in [PAD] without a mask."""
-    padded = [number for number, row in enumerate(ids) if len(row) > 1 and row[-1] == PAD_ID]
+    """Warn if rows end in [PAD], since there is no mask."""
+    padded = [index for index, row in enumerate(ids) if len(row) > 1 and row[-1] == PAD_ID]
     if padded:
         what = f"{IDS} of sequence {padded[0]:,} ends in id {PAD_ID}, which is [PAD], and there is no {MASK}"
         warn(f"inputs: {what}: the padding is read as tokens. Give the mask that the tokenizer returned.")

@@ -1,4 +1,4 @@
-"""Guesses for gaps: what a BERT with its masked-LM head expects at each [MASK] of a text."""
+"""Fill gaps: the pieces and words that a BERT's masked-LM head predicts for each [MASK] of a text."""
 
 import math
 from collections import abc
@@ -14,29 +14,31 @@ from minibert.core.arrays import Array
 from minibert.core.batch import Batch, Sequence
 from minibert.tokenizer import Tokenizer
 
-BATCH_TOKENS = 4096  # computed at once, so that activations take little memory whatever the number of texts
-LOGITS = 1 << 24  # computed at once: 64 MiB in float32
-Masked = tuple[np.ndarray, abc.Sequence[int]]  # the ids of a sequence (n,), and positions to predict in it
+BATCH_TOKENS = 4096  # computed together, so that memory does not grow with the number of texts
+MAX_LOGITS = 1 << 24  # computed together: 64 MiB in float32
+Masked = tuple[np.ndarray, abc.Sequence[int]]  # the ids of a sequence (n,), and the positions to predict
 
 
 class Guess(NamedTuple):
-    """A guess: one word for a gap."""
+    """A word for a gap, with its probability."""
 
     token: str
     probability: float
 
     @property
     def log_probability(self) -> float:
-        """In nats; of a word of several pieces the sum over them; -inf for a probability of 0."""
+        """The log of the probability, in nats; -inf if it is 0. For several pieces, this is a sum."""
         if not self.probability:
             return -math.inf
         return math.log(self.probability)
 
 
 Guesses = list[Guess]  # the likeliest first
-Pieces = tuple[int, ...]
-Begun = tuple[Pieces, int]  # the first pieces of a word, and how many it has in all
-Ask = Callable[[Iterable[Begun]], Iterator[Array]]
+Pieces = tuple[int, ...]  # the ids of the pieces of a word
+Prefix = tuple[Pieces, int]  # the first pieces of a word, and its number of pieces in all
+NextPieces = Callable[
+    [Iterable[Prefix]], Iterator[Array]
+]  # probabilities (V,) of the piece after each prefix
 
 
 def fill_texts(
@@ -49,25 +51,25 @@ def fill_texts(
 ) -> list[list[Guesses]]:
     """Predict every [MASK] of each text; a left-to-right model uses only the text before it.
 
-    A word of k pieces takes the place of k [MASK]s, which are filled from left to right: its probability is
-    the product of those of its pieces, each given the ones before it and [MASK]s for those after. Each gap
-    of a text is asked about by itself; the others stay one [MASK].
+    A word of k pieces replaces k [MASK]s, which are filled from left to right. Its probability is the product
+    of the probabilities of its pieces, each given the pieces before it and [MASK]s for those after it. Each
+    gap of a text is predicted separately, while the others remain a single [MASK].
 
     Parameters
     ----------
     model : Bert
-        A trained one that has its vocabulary.
+        A trained model that has its vocabulary.
     texts : list of str
-        With [MASK] written out wherever a word is wanted; special tokens in them, and in the targets, are
-        one piece even where the tokenizer has `split_special_tokens`.
+        Texts with [MASK] in the place of each missing word. Special tokens, in texts and targets, are read
+        as single pieces even if the tokenizer has `split_special_tokens`.
     top : int, default 5
-        How many guesses for each gap.
+        Number of guesses for each gap.
     targets : iterable of str, optional
-        Words that are asked about; the guesses are these, all of them. None: the whole vocabulary.
+        The words to compare, all of which are returned. None: the whole vocabulary.
     pieces : int, default 1
-        Most pieces of a guess. For each k up to it, words of k pieces are looked for by a beam search of
-        width `top`: a first piece, and k - 1 that begin with "##". All are ordered by their probabilities,
-        which take k as given: they compare words of one length best, and favour short ones.
+        Most pieces of a guess. For each k up to this number, words of k pieces (a first piece, and k - 1 that
+        begin with "##") are found by a beam search of width `top`. All are sorted by their probabilities,
+        which are conditional on k: they are best compared among words of one length, and favour short ones.
 
     Returns
     -------
@@ -83,8 +85,8 @@ def fill_texts(
     """
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
-    numbers: dict[str, Any] = {"top": top, "pieces": pieces}
-    for name, value in numbers.items():
+    counts: dict[str, Any] = {"top": top, "pieces": pieces}
+    for name, value in counts.items():
         if not isinstance(value, int | np.integer) or value < 1:
             problem = f"{name}={value!r} is not possible"
             raise InputError(f"{problem}; give a whole number, 1 or more.", **{name: value})
@@ -95,27 +97,27 @@ def fill_texts(
         raise InputError(f"{problem}; leave one of them out.", pieces=pieces, targets=targets)
     require_masked_lm(model)
     sequences = [tokenizer(text, special=True).ids for text in texts]
-    places = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in sequences]
+    all_gaps = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in sequences]
     longest_word = max([pieces, *map(len, words.values())])
-    for text, ids, gaps in zip(texts, sequences, places, strict=True):
+    for text, ids, gaps in zip(texts, sequences, all_gaps, strict=True):
         if not gaps:
             raise InputError(f"{text!r} has no [MASK]; write [MASK] where a word is to be guessed.")
         check_length(model, text, len(ids) + longest_word - 1)
     if not words and pieces == 1:
-        all_logits = token_logits(model, zip(sequences, places, strict=True))
+        all_logits = token_logits(model, zip(sequences, all_gaps, strict=True))
         return [[_best(tokenizer, row, top) for row in _probabilities(logits)] for logits in all_logits]
 
     def guesses(ids: Array, gap: int) -> Guesses:
-        ask = partial(_next_pieces, model, ids, gap)
+        next_pieces = partial(_next_pieces, model, ids, gap)
         if words:
-            return _of_targets(ask, words)
-        return _likeliest(ask, tokenizer, top, pieces)
+            return _score_targets(next_pieces, words)
+        return _likeliest_words(next_pieces, tokenizer, top, pieces)
 
-    return [[guesses(ids, gap) for gap in gaps] for ids, gaps in zip(sequences, places, strict=True)]
+    return [[guesses(ids, gap) for gap in gaps] for ids, gaps in zip(sequences, all_gaps, strict=True)]
 
 
 def _best(tokenizer: Tokenizer, row: Array, top: int) -> Guesses:
-    """Return the likeliest pieces of a row of probabilities (V,)."""
+    """Return the likeliest pieces, given their probabilities (V,)."""
     guesses = []
     for piece in _largest(row, top):
         token = tokenizer.vocab[piece]
@@ -124,10 +126,10 @@ def _best(tokenizer: Tokenizer, row: Array, top: int) -> Guesses:
 
 
 def _largest(row: Array, count: int) -> list[int]:
-    """Return the positions of the largest values of a row, largest first; of equal values the first."""
+    """Return the indices of the largest values of a row, the largest first; equal values keep their order."""
     order = np.argsort(-row, kind="stable")
-    places: list[int] = order[:count].tolist()
-    return places
+    indices: list[int] = order[:count].tolist()
+    return indices
 
 
 def _by_probability(guesses: Guesses) -> Guesses:
@@ -138,32 +140,30 @@ def _next_pieces(
     model: Any,
     ids: Array,
     gap: int,
-    begun: Iterable[Begun],
+    prefixes: Iterable[Prefix],
 ) -> Iterator[Array]:
-    """Yield the probabilities (V,) of the next piece of each incomplete word."""
+    """Yield the probabilities (V,) of the next piece of each incomplete word in a gap."""
     mask_id = model.tokenizer.mask_id
     before = ids[:gap]
     after = ids[gap + 1 :]
 
     def masked(prefix: Pieces, k: int) -> Masked:
-        n_known = len(prefix)
-        waiting = [mask_id] * (k - n_known)
-        sequence = np.array([*before, *prefix, *waiting, *after])
-        return sequence, [gap + n_known]
+        masks = [mask_id] * (k - len(prefix))
+        sequence = np.array([*before, *prefix, *masks, *after])
+        return sequence, [gap + len(prefix)]
 
-    asked = (masked(prefix, k) for prefix, k in begun)
-    for logits in token_logits(model, asked):
+    for logits in token_logits(model, (masked(prefix, k) for prefix, k in prefixes)):
         [row] = _probabilities(logits)
         yield row
 
 
-def _of_targets(ask: Ask, words: dict[str, Pieces]) -> Guesses:
-    """Return words with their probabilities; a common beginning is computed once."""
-    begun: dict[Begun, None] = {}
+def _score_targets(next_pieces: NextPieces, words: dict[str, Pieces]) -> Guesses:
+    """Return words with their probabilities, the likeliest first; compute each common prefix only once."""
+    prefixes: dict[Prefix, None] = {}  # as an ordered set
     for pieces in words.values():
         for n in range(len(pieces)):
-            begun[pieces[:n], len(pieces)] = None
-    rows = dict(zip(begun, ask(begun), strict=True))
+            prefixes[pieces[:n], len(pieces)] = None
+    rows = dict(zip(prefixes, next_pieces(prefixes), strict=True))
     guesses = []
     for word, pieces in words.items():
         probabilities = []
@@ -175,52 +175,49 @@ def _of_targets(ask: Ask, words: dict[str, Pieces]) -> Guesses:
     return _by_probability(guesses)
 
 
-def _likeliest(
-    ask: Ask,
+def _likeliest_words(
+    next_pieces: NextPieces,
     tokenizer: Tokenizer,
     top: int,
-    most: int,
+    most_pieces: int,
 ) -> Guesses:
-    """Search for the likeliest words of up to so many pieces."""
+    """Search for the likeliest words of up to `most_pieces` pieces."""
     probabilities: dict[str, float] = {}
-    for k in range(1, most + 1):
-        for pieces, probability in _beam_search(ask, tokenizer, top, k):
+    for k in range(1, most_pieces + 1):
+        for pieces, probability in _beam_search(next_pieces, tokenizer, top, k):
             if k == 1:
                 word = tokenizer.vocab[pieces[0]]
             else:
                 word = tokenizer.decode(pieces)
-            # A word cut in two ways counts as the likelier one.
-            before = probabilities.get(word, 0.0)
-            probabilities[word] = max(probability, before)
+            # If a word can be split in several ways, the likeliest split counts.
+            probabilities[word] = max(probability, probabilities.get(word, 0.0))
     guesses = [Guess(word, probability) for word, probability in probabilities.items()]
     return _by_probability(guesses)[:top]
 
 
 def _beam_search(
-    ask: Ask,
+    next_pieces: NextPieces,
     tokenizer: Tokenizer,
     top: int,
     k: int,
 ) -> list[tuple[Pieces, float]]:
-    """Return the `top` likeliest words of k pieces, each with its probability."""
+    """Return the `top` likeliest words of k pieces, with their probabilities."""
     continues = tokenizer.continuation
     starts = ~continues
     starts[list(tokenizer.special_ids)] = False
     beam: list[tuple[Pieces, float]] = [((), 1.0)]
     for n in range(k):
         allowed = continues if n else starts
-        rows = ask([(prefix, k) for prefix, _ in beam])
-        longer: list[tuple[Pieces, float]] = []
+        rows = next_pieces([(prefix, k) for prefix, _ in beam])
+        candidates: list[tuple[Pieces, float]] = []
         for (prefix, probability), row in zip(beam, rows, strict=True):
-            if k > 1:
+            if k > 1:  # a single piece may be any of the vocabulary, as without `pieces`
                 row = np.where(allowed, row, 0)
             for piece in _largest(row, top):
-                if not row[piece]:
-                    continue
-                pieces = (*prefix, piece)
-                longer.append((pieces, probability * float(row[piece])))
-        longer.sort(key=lambda candidate: -candidate[1])
-        beam = longer[:top]
+                if row[piece]:
+                    candidates.append(((*prefix, piece), probability * float(row[piece])))
+        candidates.sort(key=lambda candidate: -candidate[1])
+        beam = candidates[:top]
     return beam
 
 
@@ -232,64 +229,65 @@ def _probabilities(logits: Array) -> Array:
 
 
 def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Pieces]:
-    """Return the pieces of each target."""
+    """Return the pieces of each target; raise InputError for a target that can't be predicted."""
     if isinstance(targets, str):
         raise InputError(f"{targets=} is one string; give a list of words.", targets=targets)
     targets = list(targets)
-    strange = [short(word) for word in targets if not isinstance(word, str)]
-    if strange:
-        raise InputError(f"{targets=}: {strange[0]} is not a string; give words.", targets=targets)
+    not_strings = [short(word) for word in targets if not isinstance(word, str)]
+    if not_strings:
+        raise InputError(f"{targets=}: {not_strings[0]} is not a string; give words.", targets=targets)
     if not targets:
         raise InputError(f"{targets=} has no word; give one, or leave it out.", targets=targets)
     targets = [word.strip() for word in targets]
+    if "" in targets:
+        raise InputError("`targets` has an empty word; leave it out.", targets=targets)
     words = {}
     for word in targets:
         words[word] = tuple(tokenizer.encode(word, add_special_tokens=False, special=True))
-    for number, word in enumerate(targets):
+    for index, word in enumerate(targets):
         if not words[word] or tokenizer.unk_id in words[word]:
             raise InputError(f"{targets=}: {word!r} is not in the vocabulary; leave it out.", targets=targets)
-        if word in targets[:number]:
+        if word in targets[:index]:
             raise InputError(f"{targets=}: {word!r} is given twice; give it once.", targets=targets)
     return words
 
 
-def token_logits(model: Any, asked: Iterable[Masked]) -> Iterator[np.ndarray]:
-    """Yield scores of every piece at positions of each sequence, computed some thousand tokens at a time.
+def token_logits(model: Any, sequences: Iterable[Masked]) -> Iterator[np.ndarray]:
+    """Yield the logits of every piece at some positions of each sequence, a few thousand tokens at a time.
 
-    Left to right they come from the token before each position.
+    A left-to-right model predicts a position from the token before it.
 
     Parameters
     ----------
     model : Bert
-        With a masked-LM head, and its vocabulary.
-    asked : iterable of pairs
-        The ids of a sequence, (n,), and the positions in it that are asked about, m of them.
+        A model that has a masked-LM head and its vocabulary.
+    sequences : iterable of pairs
+        The ids of each sequence, (n,), and m positions in it.
 
     Yields
     ------
     array (m,V), float64
-        The logits of one sequence, V being the pieces of the vocabulary.
+        The logits for one sequence; V is the size of the vocabulary.
     """
-    asked = iter(asked)
-    waiting = next(asked, None)
-    while waiting:
-        chunk: list[Masked] = []
-        n_tokens = 0
-        n_rows = 0
-        while waiting:
-            has_room = n_tokens < BATCH_TOKENS and n_rows * model.config.V < LOGITS
-            if chunk and not has_room:
-                break
-            ids, positions = waiting
-            chunk.append(waiting)
-            n_tokens += len(ids)
-            n_rows += len(positions)
-            waiting = next(asked, None)
+    chunk: list[Masked] = []
+    n_tokens = 0
+    n_rows = 0
+    for ids, positions in sequences:
+        has_room = n_tokens < BATCH_TOKENS and n_rows * model.config.V < MAX_LOGITS
+        if not has_room:
+            yield from _chunk_logits(model, chunk)
+            chunk = []
+            n_tokens = 0
+            n_rows = 0
+        chunk.append((ids, positions))
+        n_tokens += len(ids)
+        n_rows += len(positions)
+    if chunk:
         yield from _chunk_logits(model, chunk)
 
 
 def _chunk_logits(model: Any, chunk: list[Masked]) -> list[np.ndarray]:
-    """Return the scores for some sequences, computed together."""
+    """Return the logits for some sequences, which are computed together."""
     sequences = []
     counts = []
     for ids, positions in chunk:
@@ -297,31 +295,31 @@ def _chunk_logits(model: Any, chunk: list[Masked]) -> list[np.ndarray]:
         sequences.append(Sequence(ids, segments))
         counts.append(len(positions))
     batch = Batch.pack(sequences)
-    places = np.concatenate([np.asarray(positions) for _, positions in chunk])
+    all_positions = np.concatenate([np.asarray(positions) for _, positions in chunk])
     first_rows = np.repeat(batch.first_rows, counts)
-    wanted = places + first_rows - model.config.is_decoder
-    logits = model.masked_lm_logits(batch, wanted)
-    of_vocabulary = logits[:, : model.tokenizer.vocab_size]
+    rows = first_rows + all_positions - model.config.is_decoder
+    logits = model.masked_lm_logits(batch, rows)
+    logits = logits[:, : model.tokenizer.vocab_size]  # the embedding may have more rows
     ends = np.cumsum(counts)
-    return np.split(of_vocabulary.astype(np.float64), ends[:-1])
+    return np.split(logits.astype(np.float64), ends[:-1])
 
 
 def check_length(model: Any, text: str, length: int) -> None:
-    """Check that a text's sequence is no longer than the model's positions.
+    """Check that the model has enough positions for a text.
 
     Parameters
     ----------
     model : Bert
-        Whose positions are counted.
+        The model.
     text : str
-        Named in the error.
+        The text, for the error.
     length : int
-        Its tokens, [CLS] and [SEP] included.
+        Number of its tokens, [CLS] and [SEP] included.
 
     Raises
     ------
     InputError
-        When it is longer.
+        When the text is longer.
     """
     if length > model.config.P:
         what = f"{short(text)} takes {length:,} tokens with [CLS] and [SEP]"
@@ -335,14 +333,15 @@ def require_masked_lm(model: Any) -> None:
     Parameters
     ----------
     model : Bert
-        Whose `missing` and head are looked at.
+        The model.
 
     Raises
     ------
     InputError
-        When it has none: it was fine-tuned, or came without one.
+        When it has none, because it was fine-tuned or its folder has no such head.
     """
-    lacking = [name for name in model.missing if name.startswith("cls.predictions")]
-    if lacking or model.params.head.kind != "pretraining":
+    untrained = [name for name in model.missing if name.startswith("cls.predictions")]
+    if untrained or model.params.head.kind != "pretraining":
         advice = "use one that was pre-trained, such as the model that it was fine-tuned from."
-        raise InputError(f"This model has no trained masked-LM head, so its guesses would be noise; {advice}")
+        named = f"The model in '{model._folder}'" if model._folder else "This model"
+        raise InputError(f"{named} has no trained masked-LM head, so its guesses would be noise; {advice}")

@@ -1,4 +1,4 @@
-"""`Bert`, the object a user holds: from a folder to hidden states, attention maps and predictions."""
+"""`Bert`: load a model from a folder and compute hidden states, attention maps and predictions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, Self, overload
+from typing import Any, NoReturn, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,12 @@ from minibert.ask.encoded_inputs import is_encoded, sequence_of, sequences_of
 from minibert.ask.gaps import BATCH_TOKENS, Guesses, fill_texts
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
-from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.foreign_names import (
+    attribute_advice,
+    explains_foreign_arguments,
+    explains_foreign_attributes,
+    loaded_by,
+)
 from minibert.base.model_names import folder_of, on_disk
 from minibert.base.paths import path_of
 from minibert.base.terminal import some_of
@@ -35,30 +40,28 @@ from minibert.model.params import PRETRAINING, Parameters
 from minibert.model.pools import OF_STATES, POOLS
 from minibert.tokenizer import Tokenizer
 
-FINETUNED = ("task.json", "tagger.json", "finetune.json")  # beside a fine-tuned model, finished or not
-RUN = "training.json"  # in the folder of a pre-training
-# What comes back is called in transformers, and is here.
-NAMES_HERE = {"last_hidden_state": "hidden_states[-1]", "pooler_output": "pooled"}
+FINETUNED = ("task.json", "tagger.json", "finetune.json")  # files of a fine-tuning run, finished or not
+RUN = "training.json"  # a file of a pre-training run
 
 
 def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
-    """Make parameters read-only, and have an engine lay out their matrices.
+    """Make parameters read-only, and let the engine store their matrices in its own layout.
 
-    The embeddings stay as they are, but for the one that decodes: it is laid out transposed, (H,V).
+    Embeddings are left as they are, except for the decoder, which is laid out transposed, (H,V).
 
     Parameters
     ----------
     ops : Ops
-        The engine, which keeps each matrix as its products read it.
+        The engine, which keeps a copy of each matrix in the layout that its matrix product reads.
     params : Parameters
         All parameters of the model.
     int8 : bool, default False
-        Quantize the matrices of the layers, not those of the heads.
+        Quantize the matrices of the layers, but not those of the heads.
 
     Raises
     ------
     InputError
-        When `int8` is asked for and the engine, the type of the weights or the processor can't do it.
+        When `int8` is True and the engine, the type of the weights or the processor does not support it.
     """
     if int8 and not (ops.has_int8 and params.flat.dtype == np.float32):
         needed = "int8=True needs the engine cpp, weights in float32 and the instruction set avx512_bf16"
@@ -76,7 +79,7 @@ def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
 
 # x (n,H) -> (n,H)
 def unit_rows(x: Floats) -> Floats:
-    """Divide each row by its length, or by 1e-12 where that is more.
+    """Divide each row by its length, or by 1e-12 if that is larger.
 
     Parameters
     ----------
@@ -84,24 +87,26 @@ def unit_rows(x: Floats) -> Floats:
 
     Returns
     -------
-    array (n,H) of the type of `x`. The lengths are summed in float64.
+    array (n,H) of the type of `x`; the lengths are computed in float64.
     """
     lengths = np.sqrt(np.sum(x * x, axis=-1, keepdims=True, dtype=np.float64))
     return (x / np.maximum(lengths, 1e-12)).astype(x.dtype)
 
 
+@explains_foreign_attributes
 @dataclass(frozen=True)
 class Encoded:
-    """A BERT's vectors for S sequences of T tokens in all, end to end as in a `Batch`."""
+    """The result of `Bert.encode`: vectors of S sequences with T tokens in all, packed as in a `Batch`."""
 
-    hidden_states: list[Floats]  # of each layer asked for (T,H); of all: the embeddings, then L layers
+    hidden_states: list[Floats]  # (T,H) for each requested layer; by default the embeddings and all L layers
     attentions: list[list[Floats]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
-    pooled: Floats | None  # (S,H) tanh(W x + b), x of each [CLS] or, left to right, of the last token
-    # that has seen all others; None without a trained pooler on the encoder
+    # (S,H) tanh(W x + b), where x is the vector of [CLS] or, in a left-to-right model, of the last token,
+    # which has seen all others; None if the model has no trained pooler.
+    pooled: Floats | None
     cu_seqlens: NDArray[np.int32]  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
-    tokens: list[str] | None = None  # the T pieces, where the model has a vocabulary
-    modules: SentenceModules | None = None  # what makes the vectors, in a folder of sentence-transformers
-    prompt_tokens: int = 0  # at the beginning of each sequence, of the prompt that such a folder has
+    tokens: list[str] | None = None  # the T pieces; None if the model has no vocabulary
+    modules: SentenceModules | None = None  # how a model of sentence-transformers makes vectors of texts
+    prompt_tokens: int = 0  # number of tokens of such a model's prompt, at the beginning of each sequence
 
     def __repr__(self) -> str:
         states = self.hidden_states
@@ -114,33 +119,33 @@ class Encoded:
         return f"Encoded({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        """Show the lengths of all vectors, and the attention maps if there are any."""
+        """Show how far vectors have turned from layer to layer, and the attention maps if there are any."""
         from minibert.ask.encoded import encoded_html
 
         return encoded_html(self)
 
     # -> (S,H)
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def vectors(self, pool: str | None = None, normalize: bool = False) -> Floats:
-        """Return one vector for each sequence, made of the last of `hidden_states`.
+        """Return one vector for each sequence, made from the last of `hidden_states`.
 
         Parameters
         ----------
         pool : str, optional
-            "cls", the first token; "mean" or "max" over all tokens, [CLS] and [SEP] included; "pooled", the
-            pooler's output. Left out, the vectors are those of `SentenceTransformer.encode` where the model
-            is from a folder of sentence-transformers, and the mean otherwise.
+            "cls" for the first token; "mean" or "max" over all tokens, including [CLS] and [SEP]; "pooled"
+            for the output of the pooler. By default, the vectors are those of `SentenceTransformer.encode` if
+            the model comes from a folder of sentence-transformers, and the mean otherwise.
         normalize : bool, default False
-            Make each of length 1, so that a product of two is their cosine.
+            Scale each vector to length 1, so that the dot product of two is their cosine.
 
         Returns
         -------
-        array (S,H), or of the width that such a folder's modules give, float32 or float64.
+        array (S,H), float32 or float64; a folder of sentence-transformers may give another width.
 
         Raises
         ------
         InputError
-            When there is no such pool, or no trained pooler to read.
+            When the pool is unknown, or is "pooled" and the model has no trained pooler.
         """
         last = self.hidden_states[-1]
         if pool is None and self.modules is not None:
@@ -153,40 +158,41 @@ class Encoded:
 
     # -> (S,H)
     def _pooled_by(self, pool: str) -> Floats:
-        """Make one vector of each sequence by the name of a pool."""
+        """Return one vector for each sequence, given the name of a pool."""
         if pool == "pooled" and self.pooled is not None:
             return self.pooled
-        row = POOLS.get(pool)
-        if row is not None and row.vectors is not None:
-            return row.vectors(self.hidden_states[-1], self.cu_seqlens)
+        entry = POOLS.get(pool)
+        if entry is not None and entry.vectors is not None:
+            return entry.vectors(self.hidden_states[-1], self.cu_seqlens)
         names = ", ".join(OF_STATES)
-        text = f"{pool=} is not possible; choose {names}, or pooled of a model with a trained pooler."
+        text = f"{pool=} is not possible; choose {names}, or pooled for a model with a trained pooler."
         raise InputError(text, pool=pool)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Raise InputError, since several arrays could be meant."""
+        """Raise InputError, since an `Encoded` holds several arrays."""
         what = "An Encoded is not an array, as it holds several"
         choices = "vectors() has one vector for each sequence, hidden_states[-1] one for each token"
         raise InputError(f"{what}; choose one: {choices}.")
 
     def __len__(self) -> int:
-        return len(self.cu_seqlens) - 1  # sequences
+        """Return the number of sequences."""
+        return len(self.cu_seqlens) - 1
 
-    def __getitem__(self, number: int) -> "Encoded":
+    def __getitem__(self, index: int) -> "Encoded":
         """Return one of the sequences, counted from the end if negative; its arrays are views."""
-        if isinstance(number, str):
-            instead = NAMES_HERE.get(number, "an attribute, such as hidden_states[-1]")
-            raise InputError(f"An Encoded has no {number!r}; use {instead}.")
-        if not -len(self) <= number < len(self):
-            raise IndexError(f"There is no sequence {number}, there are {len(self)}.")  # where iteration ends
-        number %= len(self)
-        begin, end = self.cu_seqlens[number : number + 2]
+        if isinstance(index, str):
+            advice = attribute_advice("Encoded", index) or "use an attribute, such as hidden_states[-1]."
+            raise InputError(f"An Encoded has no {index!r}; {advice}")
+        if not -len(self) <= index < len(self):  # this also ends an iteration
+            raise IndexError(f"There is no sequence {index}, there are {len(self)}.")
+        index %= len(self)
+        begin, end = self.cu_seqlens[index : index + 2]
         attentions = self.attentions
         if attentions:
-            attentions = [[layer[number]] for layer in attentions]
+            attentions = [[layer[index]] for layer in attentions]
         pooled = self.pooled
         if pooled is not None:
-            pooled = pooled[number : number + 1]
+            pooled = pooled[index : index + 1]
         return Encoded(
             hidden_states=[state[begin:end] for state in self.hidden_states],
             attentions=attentions,
@@ -198,38 +204,41 @@ class Encoded:
         )
 
 
+@explains_foreign_attributes
+@loaded_by("minibert.load")
 class Bert:
     """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for inference.
 
-    Wherever a method takes `inputs`, that is a text, a pair of texts as a tuple, or a list of either; what a
-    `Tokenizer` returns, or one of `transformers`: a mapping with `input_ids` and, where rows are padded,
-    `attention_mask`; or a `Batch`. Special tokens that are written out in a text, such as "[MASK]", are
-    read as such. There is no dropout.
+    Where a method takes `inputs`, these can be a text, a pair of texts as a tuple, or a list of either; the
+    output of a `Tokenizer`; the output of a tokenizer of `transformers`, which is a mapping with `input_ids`
+    and, if rows are padded, `attention_mask`; or a `Batch`. Special tokens that are written out in a text,
+    such as "[MASK]", are read as special tokens. Dropout is never applied.
 
-    It has no `predict`: `fill_mask` guesses words and `encode` gives vectors; classes, tags and
-    answers are what `TextClassifier` and the other estimators learn to predict from such a model.
+    There is no method `predict`: `fill_mask` predicts words, and `encode` computes vectors. `TextClassifier`
+    and the other estimators start from such a model and learn to predict classes, tags or answers.
 
-    A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
-    is made as the first one was: another process can compute with it.
+    A model can be copied and pickled. A copy shares the engine. An unpickled model makes a new engine of the
+    same kind, so that another process can compute with it.
 
     Parameters
     ----------
     config : BertConfig
-        Its sizes; see `BertConfig`.
+        The sizes of the model.
     params : Parameters
-        Its weights, of the same configuration.
+        The weights of the model, with the same configuration.
     ops : Ops, optional
-        The engine; the fastest there is when left out.
+        The engine; None: the fastest one available.
     tokenizer : Tokenizer, optional
-        Its vocabulary, for texts as inputs; a model from a folder has the one there, if there is one.
+        The vocabulary of the model, needed if inputs are texts. A model that is loaded from a folder uses the
+        vocabulary in that folder.
 
     Attributes
     ----------
     missing : tuple of str
-        Hugging Face's names of what only has its initial value; `from_pretrained` says which.
+        Hugging Face's names of the tensors that only have their initial values; see `from_pretrained`.
     modules : SentenceModules or None
-        How a folder of sentence-transformers has texts read, and what makes vectors of them; None for other
-        folders, and settable to None, for vectors that are the mean of the last hidden states.
+        How a model of sentence-transformers reads texts and makes vectors of them; None for other models. Set
+        it to None to get the mean of the last hidden states instead.
 
     Raises
     ------
@@ -246,6 +255,9 @@ class Bert:
     Encoded(3 × (3, 128), pooled (1, 128))
     """
 
+    # The tree of parameters, and the same on the engine's device. Older pickles have no such attribute.
+    _placed: Any = None
+
     def __init__(
         self,
         config: BertConfig,
@@ -261,14 +273,19 @@ class Bert:
         self.params = params
         self.ops = engines.create() if ops is None else ops
         self._tokenizer = tokenizer
-        self._folder = ""  # where a tokenizer that is None is read from
+        self._folder = ""  # the folder to read a tokenizer from when it is first needed
         self.missing: tuple[str, ...] = ()
         self.modules: SentenceModules | None = None
         self._source = ""  # the folder of the modules
-        self._kept: Any = None  # the tree of parameters, and the same where the engine computes
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": None}  # a copy places its own parameters
+        return self.__dict__ | {"_placed": None}  # a copy places its own parameters
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise TypeError, as a reminder for users of PyTorch."""
+        raise TypeError(
+            "A Bert can't be called; use encode(texts) for vectors, or fill_mask(text) for words."
+        )
 
     def __repr__(self) -> str:
         millions = self.n_parameters / 1e6
@@ -276,7 +293,7 @@ class Bert:
         return f"Bert({size}, {self.ops.name})"
 
     @classmethod
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def from_pretrained(
         cls,
         folder: str | Path,
@@ -288,36 +305,38 @@ class Bert:
         """Load the folder of a run of minibert, or of a BERT in Hugging Face's or Google's format.
 
         Tensors of the pooler and the heads that are not in the folder have their initial values and are
-        listed in `missing`. What is computed from them means nothing until they are trained: `pooled` is
-        None without its pooler, and methods that read such a head warn. What a folder of
-        sentence-transformers says of texts and vectors is read, and a warning says what of it is not done.
+        listed in `missing`. Results that depend on them mean nothing until they are trained: `pooled` is
+        None, and methods that use such a head warn. The settings of a folder of sentence-transformers for
+        texts and vectors are applied, and a warning names those that are not supported.
 
         Parameters
         ----------
         folder : str or path
-            Has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
-            `bert_config.json` and `bert_model.ckpt.*`; or "english", the model in the package; or a name on
-            the Hub, of a model that Hugging Face's cache has; or `RUN@STEP`, a checkpoint that a run kept.
+            A folder with `config.json` and `model.safetensors` or `pytorch_model.bin`, or for TensorFlow with
+            `bert_config.json` and `bert_model.ckpt.*`; or "english", the model in the package; or the name of
+            a model on the Hub that is in Hugging Face's cache; or `RUN@STEP`, a checkpoint that a run has
+            kept.
         engine : str, default "auto"
-            The engine by name.
-        dtype : str or a type of NumPy's, default "float32"
-            In which to compute: "float32", "float64", "bfloat16" for matrix products and activations with
-            everything else in float32, or "auto" for the faster. What comes out is float32 or float64.
+            The name of the engine.
+        dtype : str or NumPy dtype, default "float32"
+            The precision of the computation: "float32"; "float64"; "bfloat16", which is used for matrix
+            products and activations, and float32 for everything else; or "auto" for the faster of float32
+            and bfloat16. Results are float32 or float64.
         threads : int, optional
-            Number of threads of the engine; one for each core when left out.
+            Number of threads of the engine; None: one for each core.
 
         Returns
         -------
         Bert
-            With its vocabulary, read when first needed, where the folder has one.
+            The model. If the folder has a vocabulary, it is read when it is first needed.
 
         Raises
         ------
         InputError
-            When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
+            When the folder does not hold a complete, undamaged BERT, or the engine or dtype does not exist.
         """
         if not (dtype is None or isinstance(dtype, str)):
-            with suppress(TypeError, ValueError):  # which is not a type of NumPy's; `create` refuses it
+            with suppress(TypeError, ValueError):  # not a NumPy dtype: `create` refuses it
                 dtype = np.dtype(dtype).name
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
@@ -327,32 +346,32 @@ class Bert:
         model = cls(config, params, ops)
         model._folder = str(folder_of(folder))
         model.missing = report.missing
-        if params.decoder is not None:  # with which it guesses
+        if params.decoder is not None:  # the folder has a masked-LM decoder of its own
             model.missing = tuple(name for name in report.missing if not name.startswith(MASKED_LM))
         _warn_of_unknown_head(folder, report.unused)
         model.modules = read_modules(folder, config)
         model._source = str(folder)
-        if model.modules is not None and (lacking := model.modules.not_done):
-            advice = "vectors are not those of SentenceTransformer.encode"
-            warn(f"'{folder}' is a folder of sentence-transformers, and {'; '.join(lacking)}: {advice}.")
+        if model.modules is not None and (unsupported := model.modules.not_done):
+            effect = "vectors are not those of SentenceTransformer.encode"
+            warn(f"'{folder}' is a folder of sentence-transformers, and {'; '.join(unsupported)}: {effect}.")
         return model
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` (float32), which `transformers` loads as well.
 
-        What was missing where the model is from is left out, so that nobody takes it for trained. The
-        vocabulary is written too, if the model has one; a warning says where it can't be read. The modules of
-        a folder of sentence-transformers are copied.
+        Tensors that are listed in `missing` are left out, so that nobody takes them for trained. If the model
+        has a vocabulary, it is written as well, or a warning says why it can't be read. The modules of a
+        folder of sentence-transformers are copied.
 
         Parameters
         ----------
         folder : str or path
-            Where to write; made if it is not there.
+            The folder to write to, created if need be.
 
         Raises
         ------
         InputError
-            When the folder holds a run or a fine-tuned model, whose other files would stay and fit no longer.
+            When the folder holds a run or a fine-tuned model, since its other files would no longer match.
         RunError
             When a file can't be written.
         """
@@ -371,19 +390,20 @@ class Bert:
             write_atomically(folder / name, write)
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
-        """Prepare fast inference on short texts, with read-only parameters; return the model.
+        """Prepare the model for fast inference on short texts; its parameters become read-only.
 
-        The engine `cpp` lays every matrix out once as its products read it, where it would do so for each
-        text: with few tokens that is most of the work. Results have the same bits. Matrices are in memory a
-        second time: in float32 as large again, in bfloat16 half, with `int8` a quarter. Other engines gain
-        nothing by it, and their results may differ by a rounding. To train, load the model again; a copy
-        (`copy.deepcopy`, pickle) is as a model was before.
+        The engine `cpp` rearranges every matrix for its matrix product. Without this call, it does so for
+        each text, which is most of the work if there are few tokens. Results have the same bits. The
+        rearranged matrices need additional memory: as much as the parameters in float32, half of that in
+        bfloat16, a quarter with `int8`. Other engines gain nothing, and their results may differ by rounding.
+        To train, load the model again; a copy (`copy.deepcopy`, pickle) is not affected.
 
         Parameters
         ----------
         int8 : bool, default False
-            Quantize the layers, not the heads: weights once, with a scale for each column, activations on the
-            way, with a scale for each token. Hidden states change by a few percent.
+            Quantize the layers, but not the heads: the weights once, with a scale for each column, and the
+            activations as they are computed, with a scale for each token. Hidden states change by a few
+            percent.
 
         Returns
         -------
@@ -393,7 +413,7 @@ class Bert:
         Raises
         ------
         InputError
-            When the engine or the processor has no `int8`; nothing is changed then.
+            When the engine or the processor does not support `int8`; the model is then unchanged.
 
         Examples
         --------
@@ -404,16 +424,16 @@ class Bert:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, given or read from the model's folder when first needed.
+        """The tokenizer, read from the model's folder when it is first needed.
 
         Raises
         ------
         InputError
-            When the model has none, or one that is larger than its embedding.
+            When the model has no vocabulary, or one that is larger than its embedding.
         """
         if self._tokenizer is None:
             if not self._folder:
-                advice = "give it one, Bert(..., tokenizer=...), or encodings in place of texts."
+                advice = "give it one, Bert(..., tokenizer=...), or give encodings instead of texts."
                 raise InputError(f"This model was made without a vocabulary; {advice}")
             lower_case = self.modules is not None and self.modules.lower_case
             self._tokenizer = read_tokenizer(self._folder, self.config, lower_case)
@@ -421,33 +441,34 @@ class Bert:
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters, heads included, the tied embedding counted once."""
+        """Number of parameters, including the heads; the tied embedding is counted once."""
         return self.params.flat.size
 
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def encode(self, inputs: Any, attentions: bool = False, layers: Any = None) -> Encoded:
         """Return hidden states and the pooled vectors.
 
         Parameters
         ----------
         inputs : texts, encodings or a `Batch`
-            As the class describes them; any number of sequences.
+            Any number of sequences, as described for the class.
         attentions : bool, default False
-            Compute the attention maps as well.
+            Whether to compute the attention maps as well.
         layers : int, iterable of int or str, optional
-            Which hidden states to keep: numbers, 0 for the embeddings and -1 for the last, or "all" for 1 to
-            L; None for every one: 4 (L+1) H bytes a token in float32, 40 KB for BERT base.
+            Which hidden states to keep: 0 for the embeddings, 1 to L for the layers, -1 for the last layer,
+            or "all" for 1 to L. None keeps all of them, which takes 4 (L+1) H bytes for each token in
+            float32, or 40 KB for BERT base.
 
         Returns
         -------
         Encoded
-            Of S sequences with T tokens in all.
+            The vectors of S sequences with T tokens in all.
 
         Raises
         ------
         InputError
-            When the inputs are none of these or a text is empty, an id is outside the vocabulary or a
-            sequence too long, there is no such layer, or `attentions` is not a bool.
+            When the inputs are none of these, a text is empty, an id is not in the vocabulary, a sequence is
+            too long, there is no such layer, or `attentions` is not a bool.
         """
         if not isinstance(attentions, bool | np.bool_):
             what = f"attentions={short(attentions)} is not True or False"
@@ -463,56 +484,57 @@ class Bert:
         pooled = None
         head = self.params.head
         if head.pooled and not head.lstm and not self._untrained("pooler"):
-            rows = batch.last_rows if self.config.is_decoder else batch.first_rows  # as in `heads`
+            rows = batch.last_rows if self.config.is_decoder else batch.first_rows  # as in `core/heads.py`
             pooled = np.asarray(self._pooled(states[L], rows))
         tokens = None
         if self._tokenizer:
             tokens = _pieces(self._tokenizer.vocab, batch.input_ids.tolist())
         return Encoded(
-            hidden_states=[states[number] for number in kept],
+            hidden_states=[states[layer] for layer in kept],
             attentions=maps,
             pooled=pooled,
             cu_seqlens=batch.cu_seqlens.copy(),
             tokens=tokens,
-            modules=self.modules if kept[-1] == L else None,  # which are made for the last layer
+            modules=self.modules if kept[-1] == L else None,  # they are meant for the last layer
             prompt_tokens=prompt_tokens,
         )
 
-    # states[number] (T,H) -> [layer][sequence] (A,n,n)
+    # states[i] (T,H) -> [layer][sequence] (A,n,n)
     def _attention_maps(self, batch: Batch, states: Mapping[int, Floats]) -> list[list[Floats]]:
         """Return the attention maps of each layer, recomputed from its input."""
         maps = []
-        for number, layer in enumerate(self.params.tree["layers"]):
-            of_layer = bert.attention_maps(self.ops, self.config, states[number], layer, batch)
-            maps.append([np.asarray(sequence) for sequence in of_layer])
+        for index, params in enumerate(self.params.tree["layers"]):
+            layer_maps = bert.attention_maps(self.ops, self.config, states[index], params, batch)
+            maps.append([np.asarray(sequence_maps) for sequence_maps in layer_maps])
         return maps
 
-    # -> for each number (T,H)
+    # -> len(layers) × (T,H)
     def hidden_states(self, inputs: Any, layers: str | int | Iterable[int]) -> list[Floats]:
-        """Return some hidden states, chosen and checked as by `encode`.
+        """Return some hidden states, without the other results of `encode`.
 
         Parameters
         ----------
         inputs : texts, encodings or a `Batch`
-            As the class describes them.
+            The sequences, as described for the class.
         layers : int, iterable of int or str
-            Which: numbers, 0 for the embeddings and -1 for the last, or "all" for 1 to L.
+            Which hidden states: 0 for the embeddings, 1 to L for the layers, -1 for the last layer, or "all"
+            for 1 to L.
 
         Returns
         -------
-        list of array (T,H), one for each number, in the order of `layers`.
+        list of array (T,H), in the order of `layers`.
         """
         return self._states(self._batch(inputs), layer_numbers(layers, self.config.L))
 
-    # -> for each number (T,H)
-    def _states(self, batch: Batch, numbers: Iterable[int]) -> list[Floats]:
-        """Return hidden states of a batch, some thousand tokens at a time."""
+    # -> len(layers) × (T,H)
+    def _states(self, batch: Batch, layers: Iterable[int]) -> list[Floats]:
+        """Return hidden states of a batch, computed a few thousand tokens at a time."""
         runtime = runtime_of(self.ops)
-        static = (self.config, tuple(numbers))
+        static = (self.config, tuple(layers))
         whole: list[Floats] = []
         for part, rows in _parts(batch):
             prepared = runtime.prepare(part)
-            params = self._placed()
+            params = self._params_on_device()
             on_device = runtime.call(self.ops, bert.hidden_states, static, params, prepared)
             states = [runtime.in_order(state, part, "tokens") for state in on_device]
             if part.T == batch.T:
@@ -524,24 +546,24 @@ class Bert:
                 array[rows] = state
         return whole
 
-    def _placed(self) -> Params:
-        """Return the parameters where the engine computes; place them again after they were replaced."""
+    def _params_on_device(self) -> Params:
+        """Return the parameters on the engine's device; copy them there first if they were replaced."""
         tree = self.params.tree
-        if self._kept is None or self._kept[0] is not tree:
+        if self._placed is None or self._placed[0] is not tree:
             on_device = runtime_of(self.ops).to_device(tree)
-            self._kept = tree, on_device
-        return self._kept[1]
+            self._placed = tree, on_device
+        return self._placed[1]
 
     # -> (len(rows), V)
     def masked_lm_logits(self, inputs: Any, rows: Any) -> Floats:
-        """Return scores of every piece of the vocabulary at some tokens; warn where the head is untrained.
+        """Return the logits of every piece of the vocabulary at some tokens; warn if the head is untrained.
 
         Parameters
         ----------
         inputs : texts, encodings or a `Batch`
-            As the class describes them.
+            The sequences, as described for the class.
         rows : int or array (M,) of int
-            Which tokens, counted from 0 through all sequences.
+            The indices of tokens, counted from 0 through all sequences.
 
         Returns
         -------
@@ -550,7 +572,7 @@ class Bert:
         Raises
         ------
         InputError
-            When a row is none of the tokens, or the model has no heads of pre-training.
+            When there is no such row, or the model has no pre-training heads.
         """
         batch = self._batch(inputs)
         rows = whole_numbers("rows", np.ravel(rows))
@@ -560,7 +582,7 @@ class Bert:
         tree = self._pretrained("masked_lm_logits", "cls.predictions")
         last = self._last_states(batch)
         decoder = self.params.decoder
-        if decoder is None:  # it is tied
+        if decoder is None:  # tied to the embedding
             decoder = tree["embeddings"]["word"]
         logits, _ = self.ops.masked_lm_logits(last, rows, tree["mlm"], decoder, self.config)
         return np.asarray(logits)
@@ -578,7 +600,7 @@ class Bert:
     def fill_mask(
         self, text: list[str], top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
     ) -> list[list[Guesses]]: ...
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def fill_mask(
         self,
         text: str | list[str],
@@ -587,24 +609,24 @@ class Bert:
         targets: Iterable[str] | None = None,
         pieces: int = 1,
     ) -> list[Guesses] | list[list[Guesses]]:
-        """Guess what stands at each [MASK] of a text, or of each of a list; see `gaps.fill_texts`.
+        """Predict the word at each [MASK] of a text, or of several texts; see `gaps.fill_texts`.
 
         Parameters
         ----------
         text : str or list of str
-            With [MASK] written out wherever a word is wanted.
+            A text, or several, with [MASK] in the place of each missing word.
         top : int, default 5
-            How many guesses for each.
+            Number of guesses for each [MASK].
         targets : iterable of str, optional
-            Words that are asked about: the guesses are these, all of them. None: the whole vocabulary.
+            The words to compare, all of which are returned. None: the whole vocabulary.
         pieces : int, default 1
             Most pieces of a guess.
 
         Returns
         -------
         list of list of Guess
-            For each [MASK] its guesses, the likeliest first, as pairs of a word and its probability; for a
-            list of texts a list of these.
+            For each [MASK], its guesses as pairs of a word and a probability, the likeliest first. For a list
+            of texts, a list of these.
 
         Examples
         --------
@@ -618,16 +640,16 @@ class Bert:
 
     # -> (S,2)
     def next_sentence_logits(self, inputs: Any) -> Floats:
-        """Return scores of IsNext and NotNext; raise and warn as `masked_lm_logits` does.
+        """Return the logits of IsNext and NotNext; raise and warn as `masked_lm_logits` does.
 
         Parameters
         ----------
         inputs : texts, encodings or a `Batch`
-            As the class describes them; each a pair.
+            Pairs of texts, in the forms described for the class.
 
         Returns
         -------
-        array (S,2), the logits of IsNext (column 0) and NotNext (1) (section 3.1, Task 2).
+        array (S,2), the logits of IsNext (column 0) and NotNext (column 1) (section 3.1, Task 2).
         """
         batch = self._batch(inputs)
         tree = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")
@@ -637,32 +659,32 @@ class Bert:
         logits, _ = self.ops.linear(pooled, head["weight"], head["bias"])
         return np.asarray(logits)
 
-    def _pretrained(self, wanted: str, *read: str) -> Params:
-        """Return the parameters if they have pre-training heads; warn if the needed one is untrained."""
+    def _pretrained(self, method: str, *parts: str) -> Params:
+        """Return the parameters if they have pre-training heads; warn if a part that is read is untrained."""
         kind = self.params.head.kind
         if kind != "pretraining":
             what = f"it has a head of kind {kind!r} in place of those of pre-training"
             advice = "use the model that it was fine-tuned from."
-            raise InputError(f"{wanted}: this model was fine-tuned, {what}; {advice}")
-        lacking = [name for part in read for name in self._untrained(part)]
-        if lacking:
-            names = ", ".join(lacking)
-            warn(f"{wanted}: the model came without {names}; train these before relying on what they give.")
+            raise InputError(f"{method}: this model was fine-tuned, {what}; {advice}")
+        untrained = [name for part in parts for name in self._untrained(part)]
+        if untrained:
+            names = ", ".join(untrained)
+            warn(f"{method}: the model came without {names}; train these before relying on what they give.")
         return self.params.tree
 
     def _untrained(self, part: str) -> list[str]:
-        """Return the names of a part's untrained tensors."""
+        """Return the names of the untrained tensors in a part of the model."""
         return [name for name in self.missing if part in name]
 
     def _pooled(self, last_hidden_state: Array, rows: Array) -> Array:
         return self.ops.pooler(last_hidden_state, rows, self.params.tree["pooler"])[0]
 
     def _batch(self, inputs: Any) -> Batch:
-        """Pack the inputs as a batch that fits the model."""
+        """Pack the inputs into a batch that fits the model."""
         return self._read(inputs)[0]
 
     def _read(self, inputs: Any) -> tuple[Batch, int]:
-        """Pack the inputs as a batch that fits the model; also return the number of prompt tokens of each."""
+        """Pack the inputs into a batch that fits the model; also return each sequence's prompt tokens."""
         if isinstance(inputs, Iterator):
             inputs = list(inputs)
         prompt_tokens = 0
@@ -673,17 +695,20 @@ class Bert:
         if isinstance(inputs, Batch):
             batch = inputs
         else:
-            batch = Batch.pack(list(_sequences(inputs)))
+            sequences = list(_sequences(inputs))
+            if not sequences:
+                what = f"inputs={short(inputs)} is empty"
+                raise InputError(f"{what}; give at least one text or sequence.", inputs=inputs)
+            batch = Batch.pack(sequences)
         batch.validate(self.config)
         return batch, prompt_tokens
 
     def _encodings(self, texts: list[Any]) -> tuple[Any, int]:
-        """Tokenize texts or pairs, as the model's folder of sentence-transformers asks for, if it is one.
+        """Tokenize texts or pairs; return the encodings, and the number of prompt tokens in each.
 
-        Texts that are too long are cut where such a folder says how long they may be, with a warning, and
-        refused otherwise. What is asked is in the model's own markup: special tokens written out are one
-        piece, also where data is read letter by letter, as the tokenizer's `split_special_tokens` says.
-        Return the encodings, and how many tokens of each are the prompt's.
+        A model of sentence-transformers may have a prompt and a maximum length: longer texts are cut, with a
+        warning. For other models, texts that are too long are refused. Special tokens that are written out in
+        a text are read as single pieces, even if the tokenizer has `split_special_tokens`.
         """
         if self.modules is None:
             encoded = self.tokenizer(texts, special=True)
@@ -691,9 +716,9 @@ class Bert:
             lengths = np.diff(encoded.cu_seqlens)
             if lengths.max() > P:
                 first = int(np.argmax(lengths > P))
-                long = f"Text {first:,}, {short(texts[first])}, has {lengths[first]:,} tokens"
-                cut = f"shorten it, or give model.tokenizer(texts, max_length={P}) in place of texts."
-                raise InputError(f"{long} with [CLS] and [SEP], and the model {P} positions; {cut}")
+                what = f"Text {first:,}, {short(texts[first])}, has {lengths[first]:,} tokens"
+                advice = f"shorten it, or give model.tokenizer(texts, max_length={P}) in place of texts."
+                raise InputError(f"{what} with [CLS] and [SEP], and the model {P} positions; {advice}")
             return encoded, 0
         prompted = [with_prompt(self.modules.prompt, text) for text in texts]
         max_length = self.modules.max_length
@@ -704,14 +729,14 @@ class Bert:
 
 
 def warn_of_cut_texts(n_cut: int, limit: str) -> None:
-    """Warn of texts that have lost their ends, if there are any.
+    """Warn if texts were cut because they are too long.
 
     Parameters
     ----------
     n_cut : int
-        How many.
+        Number of texts that were cut; 0 for no warning.
     limit : str
-        What they are longer than, such as "128 tokens".
+        The limit that they exceed, such as "128 tokens".
     """
     if n_cut:
         texts = "1 text has" if n_cut == 1 else f"{n_cut:,} texts have"
@@ -719,23 +744,26 @@ def warn_of_cut_texts(n_cut: int, limit: str) -> None:
 
 
 def with_prompt(prompt: str, text: Any) -> Any:
-    """Put a prompt before a text, or before the first of a pair.
+    """Put a prompt before a text, or before the first text of a pair.
 
     Parameters
     ----------
     prompt : str
-        "" for none.
+        The prompt; "" changes nothing.
     text : str or tuple
         A text, or a pair as a tuple.
 
     Returns
     -------
     str or tuple
-        The text or pair with it.
+        The text or pair with the prompt.
     """
     if not prompt:
         return text
-    return (prompt + text[0], *text[1:]) if isinstance(text, tuple) else prompt + text
+    if isinstance(text, tuple):
+        first, *others = text
+        return (prompt + first, *others)
+    return prompt + text
 
 
 def prompt_tokens_of(
@@ -743,38 +771,38 @@ def prompt_tokens_of(
     modules: SentenceModules,
     special: bool | None = None,
 ) -> int:
-    """Count the tokens that a prompt takes at the beginning of a sequence, [CLS] included.
+    """Count the tokens that a prompt takes at the beginning of a sequence, including [CLS].
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        Tokenizer of the model.
+        The tokenizer of the model.
     modules : SentenceModules
-        Which have the prompt.
+        The modules of the model, which have the prompt.
     special : bool, optional
-        How the texts are read, as for `Tokenizer.encode_batch`.
+        How special tokens in a text are read; see `Tokenizer.encode_batch`.
 
     Returns
     -------
     int
-        At most what a sequence has room for; 0 without a prompt.
+        0 if there is no prompt; at most the number of tokens that a sequence can have.
     """
     if not modules.prompt:
         return 0
     length = len(tokenizer(modules.prompt, special=special).ids)
-    return min(length, modules.max_length) - 1  # [SEP] is not the prompt's
+    return min(length, modules.max_length) - 1  # [SEP] does not belong to the prompt
 
 
 def _warn_of_unknown_head(folder: str | Path, unused: Iterable[str]) -> None:
-    """Warn of a head of an unknown class, which is not loaded."""
-    of_head = [name for name in unused if not name.startswith("bert.")]
-    if not of_head or kind_in_config(folder) is not None:
+    """Warn if the folder has a head of an unsupported class, which is then not loaded."""
+    unused_in_head = [name for name in unused if not name.startswith("bert.")]
+    if not unused_in_head or kind_in_config(folder) is not None:
         return
     architectures = fields_in(folder).get("architectures")
     if architectures:
         names = ", ".join(map(str, architectures))
-        what = f"'{folder}' is a {names}, whose head ({some_of(of_head)}) is not known here"
-        warn(f"{what}: only its BERT is loaded, and what the head answers can't be asked.")
+        what = f"'{folder}' is a {names}, whose head ({some_of(unused_in_head)}) is not supported"
+        warn(f"{what}: only its BERT is loaded, without what the head predicts.")
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -782,25 +810,25 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, ...]:
-    """Return numbers of hidden states, from 0 for the embeddings to `count`.
+    """Return the indices of hidden states, from 0 for the embeddings to `count` for the last layer.
 
     Parameters
     ----------
     layers : str, int or iterable of int
-        "embeddings", "all" (1 to `count`), or numbers: in a string with commas between. A negative one counts
-        from the end, -1 for the last.
+        "embeddings", "all" (1 to `count`), or one or more indices, which a string separates by commas. A
+        negative index counts from the end, with -1 for the last layer.
     count : int
-        The layers of the model, L.
+        The number of layers of the model, L.
 
     Returns
     -------
     tuple of int
-        In the order that was given.
+        The indices, in the given order.
 
     Raises
     ------
     InputError
-        When there is no number, one occurs twice, or there is no such hidden state.
+        When there is no index, one occurs twice, or there is no such hidden state.
 
     Examples
     --------
@@ -810,56 +838,57 @@ def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, .
     if isinstance(layers, str):
         given = _parsed_layers(layers, count)
     else:
-        listed = list(layers) if isinstance(layers, Iterable) else [layers]
-        given = whole_numbers("layers", listed).tolist()
-    numbers = tuple(number + count + 1 if number < 0 else number for number in given)
-    distinct = set(numbers)
-    if not numbers or len(distinct) < len(numbers) or not distinct <= set(range(count + 1)):
-        numbered = f"0 (the embeddings) to {count} or from -1 back to {-count - 1} with commas between"
-        advice = f"give different numbers from {numbered}, all, or embeddings."
-        raise InputError(f"{layers=} are not hidden states of this model; {advice}", layers=layers)
-    return numbers
+        given = list(layers) if isinstance(layers, Iterable) else [layers]
+        given = whole_numbers("layers", given).tolist()
+    indices = tuple(index + count + 1 if index < 0 else index for index in given)
+    distinct = set(indices)
+    if not indices or len(distinct) < len(indices) or not distinct <= set(range(count + 1)):
+        several = "a list of different ones, 'all' or 'embeddings'"
+        if isinstance(layers, str):
+            several = "several with commas between, all or embeddings"
+        advice = f"give a number from {-count - 1} to {count}, {several}."
+        raise InputError(f"{layers=} is not possible; {advice}", layers=layers)
+    return indices
 
 
 def _parsed_layers(layers: str, count: int) -> list[int]:
-    """Read the numbers in a string; none where a part of it is not a number."""
+    """Read the indices in a string; return [] if a part of it is not a number."""
     if layers == "embeddings":
         return [0]
     if layers == "all":
         return list(range(1, count + 1))
-    numbers = []
+    indices = []
     for part in layers.split(","):
         if not part.strip().removeprefix("-").isdecimal():
             return []
-        numbers.append(int(part))
-    return numbers
+        indices.append(int(part))
+    return indices
 
 
 def require_no_other(folder: str | Path, names: Iterable[str]) -> None:
-    """Check that a folder to save a model in holds none of the files of another model or a run.
+    """Check that a folder to save a model in does not hold another model or a run.
 
     Parameters
     ----------
     folder : str or path
-        There yet or not.
+        The folder, which need not exist.
     names : iterable of str
-        The files that it must not have.
+        The names of files that the folder must not have.
 
     Raises
     ------
     InputError
         When it has one of them; the message names the first.
     """
-    held = [name for name in names if (Path(folder) / name).exists()]
-    if held:
-        whose = "a pre-training run" if held[0] == RUN else "a fine-tuned model"
-        raise InputError(
-            f"'{folder}' holds {held[0]} of {whose}, which this would spoil; choose another folder."
-        )
+    present = [name for name in names if (Path(folder) / name).exists()]
+    if present:
+        owner = "a pre-training run" if present[0] == RUN else "a fine-tuned model"
+        what = f"'{folder}' holds {present[0]} of {owner}, which this would spoil"
+        raise InputError(f"{what}; choose another folder.")
 
 
 def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
-    """Yield examples of up to `BATCH_TOKENS` in all, or a longer one alone, with their rows of the whole."""
+    """Yield parts of a batch, of up to `BATCH_TOKENS` or one longer example, each with its rows."""
     ends = np.append(batch.begins, batch.T).tolist()
     first = 0
     while first < batch.E:
@@ -873,7 +902,7 @@ def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
 
 
 def _texts(inputs: Any) -> list[Any]:
-    """Return the given texts or pairs as a list; empty if something else is given."""
+    """Return texts or pairs as a list; [] if the inputs are something else."""
     is_pair = isinstance(inputs, tuple) and len(inputs) == 2
     is_pair = is_pair and all(isinstance(text, str) for text in inputs)
     if isinstance(inputs, str) or is_pair:
@@ -886,28 +915,29 @@ def _texts(inputs: Any) -> list[Any]:
         raise InputError("inputs is a set, which has no order; give a list.")
     if not isinstance(inputs, Iterable):
         return []
-    listed = list(inputs)
-    return listed if listed and isinstance(listed[0], str | tuple) else []
+    items = list(inputs)
+    return items if items and isinstance(items[0], str | tuple) else []
 
 
 def _pieces(vocab: list[str], ids: list[int]) -> list[str]:
-    """Return the pieces of some ids; a model may have more embeddings than the vocabulary has pieces."""
-    return [vocab[number] if number < len(vocab) else f"[id {number}]" for number in ids]
+    """Return the pieces of some ids; an id above those of the vocabulary has no piece and is shown itself."""
+    return [vocab[piece_id] if piece_id < len(vocab) else f"[id {piece_id}]" for piece_id in ids]
 
 
 def _sequences(inputs: Any) -> Iterator[Sequence]:
     """Yield the sequences in the output of a tokenizer, minibert's or another library's."""
-    is_many = hasattr(inputs, "cu_seqlens")  # encodings of several texts together
-    has_ids = hasattr(inputs, "ids") and not is_many
+    is_batch = hasattr(inputs, "cu_seqlens")  # a BatchEncoding, which also has `ids`
+    has_ids = hasattr(inputs, "ids") and not is_batch
     is_single = has_ids or is_encoded(inputs) or not isinstance(inputs, Iterable)
-    for encoding in [inputs] if is_single else inputs:
+    encodings = [inputs] if is_single else inputs
+    for encoding in encodings:
         if hasattr(encoding, "ids") and hasattr(encoding, "token_type_ids"):
             yield Sequence(np.atleast_1d(encoding.ids), np.atleast_1d(encoding.token_type_ids))
-        elif hasattr(encoding, "ids") and hasattr(encoding, "type_ids"):  # of the library `tokenizers`
+        elif hasattr(encoding, "ids") and hasattr(encoding, "type_ids"):  # from the library `tokenizers`
             yield sequence_of(encoding)
         elif is_encoded(encoding):
             yield from sequences_of(encoding)
         else:
             what = f"expected texts or encodings, found {type(encoding).__name__}"
-            advice = "give strings, pairs of strings, a Batch or what a tokenizer returns, with input_ids."
+            advice = "give strings, pairs of strings, a Batch, or the output of a tokenizer, with input_ids."
             raise InputError(f"inputs: {what}; {advice}")

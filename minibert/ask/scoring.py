@@ -1,4 +1,4 @@
-"""Score how likely texts are to a pre-trained model: the pseudo-log-likelihood of pieces and words."""
+"""Score how likely texts are under a pre-trained model: the pseudo-log-likelihood of pieces and words."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,8 @@ from minibert.tokenizer import Encoding, Tokenizer
 from minibert.tokenizer.written import WrittenTokens
 
 TEXTS_AT_ONCE = 256  # tokenised together
-Word = tuple[str, list[tuple[str, float]]]  # as it stands in the text; its pieces with log p
+LARGEST_EXPONENT = 700.0  # exp of it is about 1e304, close to the largest float64
+Word = tuple[str, list[tuple[str, float]]]  # the word as it is written in the text; its pieces with log p
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class TextScore:
 
     @property
     def log_probabilities(self) -> NDArray[np.float64]:
-        """(n,) float64, log p of each piece; [CLS] and [SEP] are not among them."""
+        """(n,) float64, log p of each piece, without [CLS] and [SEP]."""
         return np.array([value for _, pieces in self.words for _, value in pieces])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return sums and means, and each word with the sum over its pieces, for JSON."""
+        """Return a dictionary for JSON: the sum and the mean over the text, and the sum over each word."""
         values = self.log_probabilities
         mean = float(values.mean())
         words = []
@@ -45,7 +46,8 @@ class TextScore:
             "log_probability": float(values.sum()),
             "tokens": len(values),
             "mean": mean,
-            "perplexity": math.exp(min(-mean, 700.0)),  # pseudo-, but for left to right
+            # The pseudo-perplexity; for a left-to-right model, the perplexity.
+            "perplexity": math.exp(min(-mean, LARGEST_EXPONENT)),
             "words": words,
         }
 
@@ -53,29 +55,29 @@ class TextScore:
 def score_texts(model: Bert, texts: Iterable[str], within_word: str = "token") -> Iterator[TextScore]:
     """Yield the pseudo-log-likelihood of each text: log p of every piece, given all others.
 
-    Each piece is replaced by [MASK] in turn and predicted from the rest (Salazar et al. 2020). A model that
-    was trained left to right reads a text once; its scores are those of the chain rule.
+    Each piece is replaced by [MASK] in turn and predicted from the others (Salazar et al. 2020). A
+    left-to-right model reads a text only once, and its scores follow the chain rule.
 
     Parameters
     ----------
     model : Bert
-        A pre-trained one that has its vocabulary.
+        A pre-trained model that has its vocabulary.
     texts : iterable of str
-        What to score, read as it is scored; a [MASK] written in them is plain text.
+        The texts, which are read while the scores are computed. A [MASK] in a text is read as plain text.
     within_word : str, default "token"
-        "token" masks one piece at a time. The other pieces of a rare word give it away, which then seems too
-        likely; "l2r" masks those to the right within the word as well (Kauf & Ivanova 2023).
+        "token" masks one piece at a time. A rare word then seems too likely, since its other pieces give it
+        away. "l2r" masks the pieces to the right within the same word as well (Kauf & Ivanova 2023).
 
     Yields
     ------
     TextScore
-        Of each text, in order.
+        The score of each text, in order.
 
     Raises
     ------
     InputError
-        When `within_word` is neither, or the model has no vocabulary or no trained masked-LM head; while the
-        scores are gone through, when a text has no piece or is longer than the model's positions.
+        When `within_word` is unknown, or the model has no vocabulary or no trained masked-LM head; during
+        the iteration, when a text has no pieces or is longer than the model's positions.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
@@ -91,20 +93,21 @@ def _scores(
     texts: Iterator[str],
     within_word: str,
 ) -> Iterator[TextScore]:
+    """Yield the scores of texts, after `score_texts` has checked its arguments."""
     written = WrittenTokens(tokenizer)
-    while group := list(islice(texts, TEXTS_AT_ONCE)):
-        batch = tokenizer.encode_batch(group, offsets=True)
+    while chunk := list(islice(texts, TEXTS_AT_ONCE)):
+        batch = tokenizer.encode_batch(chunk, offsets=True)
         written.add(batch)
         encodings = list(batch)
-        for text, encoding in zip(group, encodings, strict=True):
-            if len(encoding) < 3:
+        for text, encoding in zip(chunk, encodings, strict=True):
+            if len(encoding) < 3:  # [CLS] and [SEP] alone
                 raise InputError(f"{short(text)} has no piece to score; give a text with words in it.")
             check_length(model, text, len(encoding))
         masked = (_masked(model, encoding, tokenizer.mask_id, within_word) for encoding in encodings)
         all_logits = token_logits(model, chain.from_iterable(masked))
         rows = chain.from_iterable(all_logits)
-        for text, encoding in zip(group, encodings, strict=True):
-            n_pieces = len(encoding) - 2
+        for text, encoding in zip(chunk, encodings, strict=True):
+            n_pieces = len(encoding) - 2  # without [CLS] and [SEP]
             words = _words(text, encoding, islice(rows, n_pieces))
             yield TextScore(text, words)
     written.warn()
@@ -115,35 +118,35 @@ def _words(
     encoding: Encoding,
     rows: Iterator[np.ndarray],
 ) -> list[Word]:
-    """Return the words of a text with log p of their pieces, whose logits (V,) come one after another."""
+    """Return the words of a text with log p of their pieces; `rows` are the logits (V,) of each piece."""
     word_ids = encoding.word_ids
     words: list[Word] = []
-    for place, row in enumerate(rows, 1):
+    for position, row in enumerate(rows, 1):  # [CLS] is at position 0
         row = row - row.max()
         log_total = np.log(np.exp(row).sum())
-        piece = encoding.ids[place]
+        piece = encoding.ids[position]
         log_probability = float(row[piece] - log_total)
-        word = word_ids[place]
-        if word != word_ids[place - 1]:
+        word = word_ids[position]
+        if word != word_ids[position - 1]:
             spans = encoding.offsets[word_ids == word]
             begin = spans[0, 0]
             end = spans[-1, 1]
             words.append((text[begin:end], []))
         _, pieces = words[-1]
-        pieces.append((encoding.tokens[place], log_probability))
+        pieces.append((encoding.tokens[position], log_probability))
     return words
 
 
 def _masked(model: Bert, encoding: Encoding, mask_id: int, within_word: str) -> Iterator[Masked]:
-    """Yield the masked sequences for the score of a text; each piece is asked for once, in order."""
-    inner = range(1, len(encoding) - 1)
-    if model.config.is_decoder:
-        yield encoding.ids, inner
+    """Yield the sequences in which each piece of a text is predicted, in order."""
+    positions = range(1, len(encoding) - 1)  # without [CLS] and [SEP]
+    if model.config.is_decoder:  # it predicts each piece from those before, so nothing needs a mask
+        yield encoding.ids, positions
         return
-    for place in inner:
+    for position in positions:
         ids = encoding.ids.copy()
-        ids[place] = mask_id
+        ids[position] = mask_id
         if within_word == "l2r":
-            same_word = encoding.word_ids[place:] == encoding.word_ids[place]
-            ids[place:][same_word] = mask_id
-        yield ids, [place]
+            same_word = encoding.word_ids[position:] == encoding.word_ids[position]
+            ids[position:][same_word] = mask_id
+        yield ids, [position]

@@ -1,4 +1,4 @@
-"""The errors, warnings and signals that can end a command; an error's class says whose fault it was."""
+"""Errors, warnings, and signals that stop a command; the class of an error says whose fault it was."""
 
 import signal
 import sys
@@ -22,17 +22,18 @@ class OtherOptions(InputError):
     Parameters
     ----------
     differing : dict of str to (object, object)
-        The options, by name: the value asked for, and that of the run.
+        For each option, by name: the value asked for, and the run's.
     """
 
     def __init__(self, differing: Mapping[str, tuple[Any, Any]]) -> None:
-        asked = {name: wanted for name, (wanted, _) in differing.items()}
+        values = {name: wanted for name, (wanted, _) in differing.items()}
         parts = []
         for name, (wanted, stored) in differing.items():
-            parts.append(f"{name}={wanted!r} (the run has {stored!r})")
+            shown = "none" if stored == () else repr(stored)
+            parts.append(f"{name}={wanted!r} (the run has {shown})")
         which = "that" if len(differing) == 1 else "them"
         advice = f"leave {which} out, or start a new run in another folder."
-        super().__init__(f"The run cannot be resumed with {', '.join(parts)}; {advice}", **asked)
+        super().__init__(f"The run cannot be resumed with {', '.join(parts)}; {advice}", **values)
         self.differing = dict(differing)
 
     def __reduce__(self) -> tuple[Any, ...]:  # `args` is the sentence
@@ -40,14 +41,14 @@ class OtherOptions(InputError):
 
 
 class InputWarning(UserWarning):
-    """Warn of something that was given and can be used, but probably not as intended.
+    """Warn that something given can be used, but is probably not what was meant.
 
     Parameters
     ----------
     message : str
-        A sentence, which names arguments as that of an `InputError` does.
+        A sentence; it names arguments as that of an `InputError` does.
     **arguments
-        The arguments whose values stand in it, by name.
+        The arguments whose values the sentence shows, by name.
     """
 
     def __init__(self, message: str, **arguments: Any) -> None:
@@ -56,14 +57,14 @@ class InputWarning(UserWarning):
 
 
 def warn(message: str, **arguments: Any) -> None:
-    """Warn the caller of the package with an `InputWarning` that shows their line, not one of ours.
+    """Warn with an `InputWarning` that points at the caller's line, outside this package.
 
     Parameters
     ----------
     message : str
         The warning.
     **arguments
-        The arguments whose values stand in it, by name.
+        The arguments whose values the sentence shows, by name.
     """
     level = 2
     caller = sys._getframe(1)
@@ -80,18 +81,18 @@ def did_you_mean(
     n: int = 1,
     cutoff: float = 0.6,
 ) -> str:
-    """Suggest the known word that is nearest to one that is not known.
+    """Suggest known words that are similar to an unknown one.
 
     Parameters
     ----------
     word : str
-        As it was typed.
+        The unknown word, as it was typed.
     known : iterable of str, or mapping of str to str
         The words to choose from. The keys of a mapping are compared, and its values shown.
     otherwise : str, default ""
-        What to return if none is near.
+        What to return if none is similar.
     n : int, default 1
-        How many to name at most, the nearest first.
+        How many to suggest at most, the most similar first.
     cutoff : float, default 0.6
         How similar they have to be, from 0 to 1, by `difflib`'s ratio.
 
@@ -101,10 +102,10 @@ def did_you_mean(
         A question, such as "did you mean steps?", or `otherwise`.
     """
     shown = known if isinstance(known, Mapping) else {name: name for name in known}
-    near = [shown[name] for name in get_close_matches(word, shown, n, cutoff)]
-    if not near:
+    similar = [shown[name] for name in get_close_matches(word, shown, n, cutoff)]
+    if not similar:
         return otherwise
-    return f"did you mean {' or '.join(near)}?"
+    return f"did you mean {' or '.join(similar)}?"
 
 
 @contextmanager
@@ -114,8 +115,8 @@ def naming(source: str) -> Iterator[None]:
     Parameters
     ----------
     source : str
-        What the block reads, such as a file, or a folder and a split: "films, dev". It goes before the place
-        that the error has already, unless that begins with the same file or folder.
+        What the block reads, such as a file, or a folder and a split: "films, dev". It precedes the place in
+        the error, unless that begins with the same file or folder.
 
     Yields
     ------
@@ -124,7 +125,7 @@ def naming(source: str) -> Iterator[None]:
     Raises
     ------
     InputError
-        The same one, with `where`.
+        The same error, with `where` completed.
     """
     try:
         yield
@@ -143,29 +144,29 @@ class RunError(RuntimeError):
 
 
 class StopTraining(Exception):
-    """Raise this in `on_log`: the run ends with that step, and is finished like any other."""
+    """Raise this in `on_log`: the run ends after that step, and is finished like any other."""
 
 
 class OutOfMemory(MemoryError):
     """Report that a device has too little memory for a computation."""
 
-    times = 2.0  # how much more it needed than there was, where that is known
+    times = 2.0  # memory needed, as a multiple of what there was, if known
 
 
 class Stopped(KeyboardInterrupt):
-    """End the training because of a signal, the argument, after the same step in all processes."""
+    """End training because of a signal (the argument), after the same step in every process."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """End a call because of Ctrl-C or a notebook's button; the argument says how to resume it."""
+    """End a call because of Ctrl-C or a notebook's stop button; the argument says how to resume it."""
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows in place of a traceback: whoever pressed the button knows where."""
         return [str(self)]
 
 
-# The exit status of a command that one of these signals has stopped, as Ctrl-C does. Windows has no SIGHUP,
-# which a terminal sends when it is closed.
+# The exit status of a command that was stopped by a signal. Windows has no SIGHUP, which a terminal sends
+# when it is closed.
 STOPPED_BY = {"SIGTERM": 143, "SIGHUP": 129}
 
 
@@ -174,16 +175,16 @@ def handle_signals(
     handler: Callable[[int, Any], Any],
     replaces: Callable[[Any], bool],
 ) -> dict[int, Any]:
-    """Install a handler for some signals; does nothing outside of the main thread, which alone gets them.
+    """Install a handler for some signals; do nothing outside the main thread, which alone receives them.
 
     Parameters
     ----------
     names : iterable of str
-        Such as "SIGTERM"; those that the system does not have are left out.
+        Such as "SIGTERM"; those that the system lacks are skipped.
     handler : function
         Called with the number of the signal and a frame, as `signal.signal` wants it.
     replaces : function
-        Called with the present handler of a signal; returns whether it may be replaced.
+        Called with the current handler of a signal; returns whether it may be replaced.
 
     Returns
     -------
@@ -206,7 +207,7 @@ def restore_signals(before: dict[int, Any]) -> None:
     Parameters
     ----------
     before : dict of int to handler
-        What that returned.
+        What `handle_signals` returned.
     """
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -1,6 +1,6 @@
-"""Write files completely or not at all: beside their place, flushed to the disk, then renamed.
+"""Write files completely or not at all: to a temporary name, flushed to the disk, then renamed.
 
-And what opens them for reading: only what is a file, and whole only what has the size of one.
+Also open files for reading: only regular files, and whole only up to a limit.
 """
 
 import errno
@@ -23,36 +23,37 @@ from minibert.base.errors import InputError, RunError
 from minibert.base.paths import path_of
 from minibert.core.arrays import Array
 
-# As a pointer begins, which Git leaves in place of a file that Git-LFS keeps where nobody has fetched it.
+# How a pointer begins, which Git leaves in place of a file that has not been fetched from Git-LFS.
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-LFS_POINTER_BYTES = 1024  # which no pointer exceeds
-LARGEST_WHOLE = 1 << 30  # bytes of a file that is read as one; text of any length is read in pieces
+LFS_POINTER_BYTES = 1024  # no pointer is larger
+LARGEST_WHOLE = 1 << 30  # most bytes of a file that is read whole; longer text is read in pieces
 _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 _SPECIAL |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
-SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}  # its names of types
-# What a run fills or removes in its folder piece by piece; all else it puts there in one step.
+# NumPy's types, and what the format calls them.
+SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}
+# What a run fills or removes piece by piece in its folder; everything else is put there in one step.
 FILLED_PIECEMEAL = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
-# All that runs write or remove: where another program's file has such a name, no run begins.
+# All that runs write or remove. A run does not begin where another program's file has one of these names.
 RUN_FILES = (
     *"config.json model.safetensors tokenizer_config.json vocab.txt tokenizer.json training.json".split(),
     *"finetune.json task.json tagger.json tagger.safetensors dev_predictions.json failed.json".split(),
     *"report.html report.json trace.json trace-events.json explorer.html texts.jsonl".split(),
     *FILLED_PIECEMEAL,
 )
-RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files, ours and those of `tempfile`, which made them once
+RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files, ours and those of `tempfile` (older versions)
 FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT")}
 
 
 @contextmanager
 def writing(path: str | Path, done: str = "written") -> Iterator[None]:
-    """Raise RunError with advice in place of an OSError of the block.
+    """Turn an OSError in the block into a RunError with advice.
 
     Parameters
     ----------
     path : str or path
-        What the message says could not be written.
+        What is written, for the message.
     done : str, default "written"
-        What was to be done with it, such as "removed".
+        What is done with it, such as "removed".
 
     Yields
     ------
@@ -75,17 +76,17 @@ def writing(path: str | Path, done: str = "written") -> Iterator[None]:
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file, then give it the name `path` in one step.
+    """Let `write` fill a temporary file, then rename it to `path` in one step.
 
-    A reader, a crash or a full disk sees the old file or the new one, never a part of it. Whatever `write`
-    raises leaves nothing behind.
+    Readers see the old file or the new one, never a part of it, whether the process crashes or the disk is
+    full. If `write` raises an exception, nothing is left behind.
 
     Parameters
     ----------
     path : str or path
-        The file; its folder is made if it does not exist.
+        The file; its folder is created if it does not exist.
     write : function of a path
-        Fills the temporary file, which is there and empty.
+        Fills the temporary file, which exists and is empty.
 
     Raises
     ------
@@ -109,12 +110,12 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 
 
 def page_path(out: str | Path) -> Path:
-    """Return where a page is to be written.
+    """Check the name of a page that is to be written.
 
     Parameters
     ----------
     out : str or path
-        As a user gave it.
+        The name as a user gave it.
 
     Returns
     -------
@@ -123,7 +124,7 @@ def page_path(out: str | Path) -> Path:
     Raises
     ------
     InputError
-        When that is a folder, or does not end in .html or .htm.
+        When it is a folder, or does not end in .html or .htm.
     """
     path = path_of(out, "out")
     if path.is_dir():
@@ -135,22 +136,22 @@ def page_path(out: str | Path) -> Path:
 
 
 def _temporary_for(path: Path) -> Path:
-    """Return the temporary name for `path`, known before writing begins, so that it is always removed."""
+    """Choose a temporary name for `path`; before writing begins, so that the file is always removed."""
     return path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
 
 
 def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) -> None:
-    """Let `fill` put files into a temporary folder, then give it the name `folder` in one step.
+    """Let `fill` put files into a temporary folder, then rename it to `folder` in one step.
 
-    A folder that can't be replaced gets the files one by one, in the order in which they were written: the
-    one in which the process works, one where a drive is mounted, and one whose parent is closed.
+    A folder that can't be replaced receives the files one by one, in the order in which they were written:
+    the working folder, a mount point, or a folder whose parent is not writable.
 
     Parameters
     ----------
     folder : str or path
-        A free name, or that of an empty folder, or of a link to one.
+        A name that is free, an empty folder, or a link to one.
     fill : function of a path
-        Writes into the temporary folder. Whatever it raises leaves nothing behind.
+        Writes into the temporary folder. If it raises an exception, nothing is left behind.
 
     Raises
     ------
@@ -158,7 +159,7 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) 
         When the operating system refuses.
     """
     with writing(folder):
-        folder = Path(os.path.realpath(folder))  # a link stays one
+        folder = Path(os.path.realpath(folder))  # so that a link stays a link
         stays = _has_to_stay(folder)
         place = folder if stays else folder.parent
         temporary = _temporary_for(place / folder.name)
@@ -189,47 +190,47 @@ def _move_files(source: Path, folder: Path) -> None:
 
 
 def _has_to_stay(folder: Path) -> bool:
-    """Return whether this folder can't be replaced by another."""
+    """Return whether a folder can't be replaced by another."""
     if not folder.is_dir():
         return False
-    is_here = os.path.samefile(folder, os.curdir)  # whoever works in it would be left in one that is gone
-    return is_here or os.path.ismount(folder) or not os.access(folder.parent, os.W_OK)
+    is_working_folder = os.path.samefile(folder, os.curdir)  # the process would be left in a deleted folder
+    return is_working_folder or os.path.ismount(folder) or not os.access(folder.parent, os.W_OK)
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove temporary files that killed processes left for `folder`, but not those in use.
+    """Remove the temporary folders of killed processes for `folder`, but not those in use.
 
     Parameters
     ----------
     folder : Path
-        Which `write_folder_atomically` was to make; a link is followed.
+        The folder that `write_folder_atomically` was making; a link is followed.
     """
     folder = Path(os.path.realpath(folder))
     temporary = re.compile(rf"\.{re.escape(folder.name)}\.{RANDOM}\.tmp")
     for path in folder.parent.glob(".*.tmp"):
         if temporary.fullmatch(path.name) and path.is_dir():
-            with suppress(InputError, OSError), _locked(path):  # it is locked, or another person's
+            with suppress(InputError, OSError), _locked(path):  # locked, or owned by somebody else
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Return which of a folder and its parents do not exist yet, the innermost first."""
+    """List the folder and its parents that do not exist yet, the innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
 def _remove_empty(folders: list[Path]) -> None:
     for folder in folders:
-        with suppress(OSError):  # there is something in it
+        with suppress(OSError):  # not empty
             folder.rmdir()
 
 
 def nearest_folder(folder: Path, instead: str) -> Path:
-    """Return a folder, or its innermost parent that exists.
+    """Find a folder, or its innermost parent that exists.
 
     Parameters
     ----------
     folder : Path
-        There yet or not.
+        The folder, which need not exist.
     instead : str
         What the error advises to choose.
 
@@ -240,35 +241,35 @@ def nearest_folder(folder: Path, instead: str) -> Path:
     Raises
     ------
     InputError
-        When what is there is a file.
+        When that is a file.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise InputError(f"'{there}' is a file, not a folder; choose {instead}.")
-    return there
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise InputError(f"'{existing}' is a file, not a folder; choose {instead}.")
+    return existing
 
 
 def require_folder(folder: str | Path, instead: str = "another `out`") -> None:
-    """Check that files could be written into a folder, which may not exist yet; nothing is left behind.
+    """Check that files could be written into a folder, which need not exist; leave nothing behind.
 
     Parameters
     ----------
     folder : str or path
-        Where a command is to write.
+        The folder that a command will write into.
     instead : str, default "another `out`"
         What the error advises to choose.
 
     Raises
     ------
     InputError
-        When it can't be made or written into, or a file is in its place.
+        When the folder can't be made or written into, or is a file.
     """
     folder = Path(folder)
-    there = nearest_folder(folder, instead)
+    existing = nearest_folder(folder, instead)
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))  # nothing remains
+        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=existing))
     except OSError as error:
-        what = "written into" if there == folder else f"made in '{there}'"
+        what = "written into" if existing == folder else f"made in '{existing}'"
         raise InputError(f"'{folder}' can't be {what} ({error.strerror}); choose {instead}.") from error
 
 
@@ -276,14 +277,14 @@ def require_folder(folder: str | Path, instead: str = "another `out`") -> None:
 def sole_writer(folder: str | Path) -> Iterator[None]:
     """Be the only process that writes into a folder, until the end of the block.
 
-    The folder is made, and is gone again at the end if nothing was put into it. It is the folder itself that
-    is locked, so nothing is left behind, and the lock ends with the process however that ends. Where the
-    system has no such locks (Windows, some network drives) nobody is kept out.
+    The folder is created, and removed at the end if it is still empty. The lock is on the folder itself, so
+    no file is left behind, and it ends with the process, however that ends. Systems without such locks
+    (Windows, some network drives) don't keep other processes out.
 
     Parameters
     ----------
     folder : str or path
-        There yet or not.
+        The folder, which need not exist.
 
     Yields
     ------
@@ -292,9 +293,9 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
     Raises
     ------
     InputError
-        When another process is writing into it, or nobody can.
+        When another process is writing into the folder, or it can't be written into.
     RunError
-        At the end, when the folder has been removed, moved or replaced meanwhile.
+        At the end, when the folder was removed, moved or replaced in the meantime.
     """
     folder = Path(folder)
     require_folder(folder)
@@ -306,7 +307,7 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
             try:
                 yield
             except Exception:
-                # Files were missing, perhaps because the folder is gone: then that is what went wrong.
+                # If the folder is gone, that is the cause, and the exception a consequence.
                 require_same(folder, locked)
                 raise
             require_same(folder, locked)
@@ -315,19 +316,19 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
 
 
 def require_same(path: Path, opened: os.stat_result) -> None:
-    """Check that a name still leads to the file or folder that it led to.
+    """Check that a path still leads to the same file or folder.
 
     Parameters
     ----------
     path : Path
-        The name.
+        The path.
     opened : os.stat_result
-        What `os.stat` said of it before.
+        What `os.stat` returned for it before.
 
     Raises
     ------
     RunError
-        When it was removed, moved or replaced.
+        When the file or folder was removed, moved or replaced.
     """
     try:
         same = os.path.samestat(os.stat(path), opened)
@@ -345,7 +346,7 @@ def _locked(folder: Path) -> Iterator[None]:
         import fcntl
 
         handle = os.open(folder, os.O_RDONLY)
-    except (ImportError, PermissionError):  # Windows; a folder that may be written into but not read
+    except (ImportError, PermissionError):  # Windows; a folder that is writable but not readable
         yield
         return
     try:
@@ -362,24 +363,24 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
-    """Open a file to read its bytes; refuse what is not a file, which may block for ever or never end.
+    """Open a file to read its bytes; refuse anything else, which might block for ever or never end.
 
     Parameters
     ----------
     path : str or path
         The file; links are followed.
     streams : bool, default False
-        Open a pipe or a terminal too, for text that is read once, from front to back.
+        Open a pipe or a terminal as well, for text that is read once, from beginning to end.
 
     Returns
     -------
     binary file
-        At its beginning; the caller closes it.
+        The caller closes it.
 
     Raises
     ------
     OSError
-        When the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so.
+        When the file can't be opened, or is a named pipe, a socket or a device; `strerror` says which.
     InputError
         When it is a pointer of Git-LFS in place of the file.
     """
@@ -403,17 +404,9 @@ def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
 
 
 def _refuse_pointer(path: str | Path, file: BufferedReader) -> None:
-    """Raise InputError when an open file, which is read from its beginning again, is a Git-LFS pointer.
+    """Raise InputError if an open file, of which nothing has been read, is a Git-LFS pointer.
 
-    Parameters
-    ----------
-    path : of the file, for the message.
-    file : opened, nothing of it read.
-
-    Raises
-    ------
-    InputError
-        When it is one: how large the file itself is, and how to fetch it.
+    The error says how large the file itself is, and how to fetch it. The position in the file stays.
     """
     head = file.peek(LFS_POINTER_BYTES)[:LFS_POINTER_BYTES]
     if not head.startswith(LFS_POINTER):
@@ -428,7 +421,7 @@ def _refuse_pointer(path: str | Path, file: BufferedReader) -> None:
 
 
 def crc32_of(path: str | Path) -> int:
-    """Return the checksum of a file, read piece by piece; raise what `open_file` does.
+    """Compute the checksum of a file, as shards and checkpoints store it.
 
     Parameters
     ----------
@@ -438,31 +431,36 @@ def crc32_of(path: str | Path) -> int:
     Returns
     -------
     int
-        Its CRC-32, as `zlib.crc32` has it.
-    """
-    checksum = 0
-    with open_file(path) as file:
-        while piece := file.read(1 << 20):
-            checksum = zlib.crc32(piece, checksum)
-    return checksum
-
-
-def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:
-    """Check that the files of a finished folder are as they were written.
-
-    Parameters
-    ----------
-    folder : Path
-        Where they lie.
-    checksums : mapping of str to int
-        Their names, and what `crc32_of` gave for each.
-    advice : str, optional
-        How the error ends; by default, to remove the folder and continue with resume=True.
+        The CRC-32, as `zlib.crc32` computes it.
 
     Raises
     ------
     InputError
-        When a file is gone or altered.
+        As `open_file`.
+    """
+    checksum = 0
+    with open_file(path) as file:
+        while chunk := file.read(1 << 20):
+            checksum = zlib.crc32(chunk, checksum)
+    return checksum
+
+
+def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:
+    """Check that the files of a finished folder are unchanged.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    checksums : mapping of str to int
+        What `crc32_of` returned for each file, by its name.
+    advice : str, optional
+        The end of the error; by default, to remove the folder and continue with resume=True.
+
+    Raises
+    ------
+    InputError
+        When a file is missing or has changed.
     """
     advice = advice or f"remove '{folder}' and continue with resume=True, which makes it again."
     for name, expected in checksums.items():
@@ -488,7 +486,7 @@ def read_bytes(path: str | Path) -> bytes:
     Raises
     ------
     OSError
-        As `open_file` does, and when it has more bytes than `LARGEST_WHOLE`.
+        As `open_file` does, and when the file has more than `LARGEST_WHOLE` bytes.
     """
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -499,14 +497,14 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def remove_leftovers(*folders: Path) -> None:
-    """Remove what killed processes were writing into some folders; nothing else has such names.
+    """Remove the temporary files of killed processes from some folders; nothing else has such names.
 
     Parameters
     ----------
     *folders : Path
-        Those that are looked through, without the folders in them.
+        The folders to search; their subfolders are not searched.
     """
-    # As `tempfile` makes names, and as safetensors does, with which the first versions wrote.
+    # Ours and those of `tempfile` end in .tmp; the others are those of safetensors, used by early versions.
     temporary = re.compile(rf"\..+\.{RANDOM}\.tmp|\.tmp[A-Za-z0-9]{{6}}")
     for path in chain.from_iterable(folder.glob(".*") for folder in folders):
         if not temporary.fullmatch(path.name):
@@ -518,12 +516,12 @@ def remove_leftovers(*folders: Path) -> None:
 
 
 def require_inside(folder: str | Path) -> None:
-    """Check that a run's files are really inside of its folder, and not behind a link.
+    """Check that a run's files are really inside its folder, and not behind a link.
 
     Parameters
     ----------
     folder : str or path
-        Folder of the run; it may be a link itself.
+        The folder of the run, which may be a link itself.
 
     Raises
     ------
@@ -548,13 +546,13 @@ def atomic_text(path: str | Path, text: str) -> None:
     path : str or path
         The file.
     text : str
-        What it is to hold.
+        The new content.
     """
     write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8", "backslashreplace"))
 
 
 def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
-    """Write a value as JSON, with letters of all languages as they are, completely or not at all.
+    """Write a value as JSON, with non-ASCII letters as they are, completely or not at all.
 
     Parameters
     ----------
@@ -563,25 +561,25 @@ def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
     value : object
         What `json.dumps` takes.
     indent : int, optional, default 2
-        Blanks for each level; None: all on one line.
+        Spaces for each level; None: all on one line.
     """
     atomic_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
 
 
 def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
-    """Write contiguous arrays, and metadata strings, as safetensors, completely or not at all.
+    """Write contiguous arrays and strings of metadata as safetensors, completely or not at all.
 
-    The bytes are those of the library, whose own writer makes a second temporary file, which stays where a
-    process is killed, and knows no bfloat16: here that is what uint16 stands for.
+    The bytes are the same as the library's. Its own writer makes a second temporary file, which is left
+    behind when the process is killed, and does not know bfloat16, for which uint16 stands here.
 
     Parameters
     ----------
     path : str or path
         The file.
     tensors : dict of str to array
-        By name; of the types in `SAFETENSORS`.
+        The arrays, by name; their types are those in `SAFETENSORS`.
     metadata : dict of str to str
-        What the header has as `__metadata__`.
+        The `__metadata__` of the header.
     """
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -608,11 +606,12 @@ def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[s
 
 
 def _flush_to_disk(path: Path) -> None:
-    folder = path.is_dir()
+    is_folder = path.is_dir()
     try:
-        handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)  # Windows flushes what it may write
+        # Windows only flushes files that are open for writing, and can't open folders.
+        handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
     except PermissionError:
-        if folder:  # and opens no folder
+        if is_folder:
             return
         raise
     try:

@@ -1,19 +1,23 @@
-"""The names of options in transformers, scikit-learn, Keras and other libraries, and here."""
+"""What the options of transformers, scikit-learn, Keras and other libraries are called here."""
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, ParamSpec, TypeVar
+import os
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from minibert.core.errors import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kind = TypeVar("Kind")
 
 
 class Foreign(NamedTuple):
-    """A name of another library, and its name here."""
+    """What an option of another library is called here."""
 
-    ours: tuple[str, ...] = ()  # names of options, of which the first counts that the function has
-    note: str = ""  # what differs beside the name, as a sentence
+    ours: tuple[str, ...] = ()  # names of options; the first that the function has is meant
+    note: str = ""  # what else differs, as a sentence
 
 
 _HALF = Foreign(("dtype",), 'Half precision is dtype="bfloat16".')
@@ -30,15 +34,14 @@ _SHOW = Foreign(("show", "verbose"))
 _SPLIT = Foreign(("split_dev", "held_out"))
 _THREADS = Foreign(("threads",))
 _WARMUP = Foreign(("warmup",), "It is a share of the steps, such as 0.1.")
-_MEASURED = Foreign(("evaluations",), "A model that is fine-tuned is measured after every epoch.")
+_MEASURED = Foreign(("evaluations",), "Fine-tuning evaluates the model after every epoch.")
 
-# In order of what they are, by a name in lower case with _ between words.
+# Sorted by subject; the names are in lower case, with _ between words.
 FOREIGN_NAMES = {
     # rate and length of a run
     **dict.fromkeys(("lr", "learning_rate", "learning_rates", "rate", "max_lr", "alpha", "eta"), _RATE),
-    **dict.fromkeys(
-        ("num_train_epochs", "n_epochs", "num_epochs", "nb_epoch", "max_epochs", "n_iter"), _EPOCHS
-    ),
+    **dict.fromkeys(("epochs", "num_train_epochs", "n_epochs", "num_epochs", "nb_epoch"), _EPOCHS),
+    **dict.fromkeys(("max_epochs", "n_iter"), _EPOCHS),
     "max_steps": Foreign(("steps",)),
     **dict.fromkeys(
         ("steps", "num_steps", "n_steps", "total_steps", "max_iter"), Foreign(("max_steps", "steps"))
@@ -120,8 +123,15 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
 }
 
+# A note that belongs to an option here, whatever it is called elsewhere.
+NOTES = {"minutes": "A run is as long as `steps` or `minutes` say; give one of them."}
+
+# Arguments that methods of estimators have elsewhere, and that are not options here.
+METHOD_ARGUMENTS = {"sample_weight": "rows have no weights, so leave it out."}
+DEV_ARGUMENTS = ("validation_data", "eval_set", "eval_dataset")  # of a method that has `dev` here
+IN_BATCHES = "Texts are processed in batches of a few thousand tokens; leave it out."
+
 _ALREADY = "What comes out are arrays of NumPy; leave it out."
-_BY_ITSELF = "Texts are computed some thousand tokens at a time; leave it out."
 _PADDED = "What comes back has rows filled up with [PAD], `input_ids` and `attention_mask`; leave it out."
 _LOADING = {
     **dict.fromkeys(("device", "device_map"), 'Give engine="jax" for a GPU; it takes the first one.'),
@@ -133,12 +143,12 @@ _LOADING = {
     ),
     **dict.fromkeys(("model", "model_name", "model_name_or_path"), "Did you mean folder?"),
 }
-# Arguments that functions for asking have elsewhere, by the function here.
+# Arguments that functions of other libraries take, and what to do instead, by the function here.
 FOREIGN_ARGUMENTS = {
     "Bert.encode": {
         "normalize_embeddings": "Give it to what comes back, as vectors(normalize=True).",
         **dict.fromkeys(("convert_to_numpy", "convert_to_tensor", "return_tensors"), _ALREADY),
-        **dict.fromkeys(("batch_size", "chunk_size"), _BY_ITSELF),
+        **dict.fromkeys(("batch_size", "chunk_size"), IN_BATCHES),
         "show_progress_bar": "A TextEncoder with verbose=True shows one.",
         "output_value": "Of what comes back, vectors() are of texts and hidden_states[-1] of tokens.",
         "output_hidden_states": "`hidden_states` of what comes back has all of them; leave it out.",
@@ -186,85 +196,186 @@ FOREIGN_ARGUMENTS = {
 }
 
 
-def answering_unknown(
-    function: Callable[P, R],
+# Attributes that objects have elsewhere, by the class here.
+FOREIGN_ATTRIBUTES = {
+    "Bert": {
+        **dict.fromkeys(
+            ("to", "cuda", "cpu", "half"),
+            'An engine and a dtype are chosen when a model is loaded: minibert.load(folder, engine="jax").',
+        ),
+        **dict.fromkeys(("eval", "train"), "A Bert never applies dropout, so leave the call out."),
+        **dict.fromkeys(("forward", "embed", "get_sentence_embedding"), "Use encode(texts)."),
+        **dict.fromkeys(
+            ("predict", "fit"), "Use minibert.TextClassifier(folder), which learns to predict with fit."
+        ),
+        "save": "Use save_pretrained(folder).",
+        **dict.fromkeys(("parameters", "named_parameters", "state_dict"), "The arrays are in `params`."),
+    },
+    "Encoded": {
+        "last_hidden_state": "Use hidden_states[-1].",
+        "pooler_output": "Use pooled.",
+        **dict.fromkeys(
+            ("numpy", "cpu", "detach", "tolist"),
+            "An Encoded holds arrays of NumPy, such as hidden_states[-1] and vectors().",
+        ),
+    },
+    "TextEncoder": {
+        **dict.fromkeys(("encode", "predict", "embed"), "Use transform(texts)."),
+        "save": "An encoder learns nothing, so keep the folder of its model.",
+    },
+}
+
+
+def refuse_unknown(
+    given: Iterable[str],
+    known: Container[str],
     name: str,
     advise: Callable[[str], str],
-) -> Callable[P, R]:
-    """Let a function answer an argument that it does not have with advice.
+) -> None:
+    """Refuse the first argument that a function does not have, with advice.
 
     Parameters
     ----------
-    function : callable
-        Any function; also the `__init__` of a class.
+    given : iterable of str
+        The names of the arguments of a call.
+    known : container of str
+        Those that the function has.
     name : str
-        What the caller knows it by, for the error.
+        What the caller knows the function by, for the error.
     advise : callable
-        Given the argument's name, returns what to do instead; "" leaves the error to Python.
-
-    Returns
-    -------
-    callable
-        The same with the same signature.
+        Given the name of an argument, returns what to do instead; "" leaves the error to Python.
 
     Raises
     ------
     TypeError
-        By what is returned: for the first argument that is not known, with the advice.
+        As Python does, but with the advice.
     """
-    known = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except TypeError:
-            for unknown in kwargs:
-                if unknown not in known and (advice := advise(unknown)):
-                    raise TypeError(f"{name}() has no argument {unknown!r}; {advice}") from None
-            raise
-
-    return call
+    for argument in given:
+        if argument not in known and (advice := advise(argument)):
+            raise TypeError(f"{name}() has no argument {argument!r}; {_lowered(advice)}")
 
 
-def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function answer an argument that other libraries have for it with what to do instead.
+def explains_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function explain what to do in place of an argument that other libraries have.
 
     Parameters
     ----------
     function : function
-        With a row in FOREIGN_ARGUMENTS, by its qualified name.
+        Its qualified name is a key of FOREIGN_ARGUMENTS.
 
     Returns
     -------
     function
-        As `answering_unknown` returns it.
+        The same with the same signature; it raises TypeError, as `refuse_unknown` does.
     """
     name = function.__qualname__
+    known = inspect.signature(function).parameters
     remedies = FOREIGN_ARGUMENTS[name]
 
-    def advise(unknown: str) -> str:
-        remedy = remedies.get(unknown, "")
-        return remedy[:1].lower() + remedy[1:]
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_unknown(kwargs, known, name, lambda argument: remedies.get(argument, ""))
+        return function(*args, **kwargs)
 
-    return answering_unknown(function, name, advise)
+    return call
 
 
-def advice_for(name: str, known: Iterable[str]) -> str:
-    """Explain what a name of another library is called here.
+def explains_foreign_attributes(kind: type[Kind]) -> type[Kind]:
+    """Let objects of a class explain what to use in place of an attribute that other libraries have.
+
+    This sets `__getattr__`, which type checkers don't see, so that they still refuse unknown attributes.
 
     Parameters
     ----------
+    kind : type
+        A class with a row in FOREIGN_ATTRIBUTES, by its name.
+
+    Returns
+    -------
+    type
+        The same class.
+    """
+
+    def explain(self: Kind, name: str) -> Any:
+        advice = attribute_advice(kind.__name__, name)
+        if not advice or hasattr(type(self), name):  # a property of a subclass may have failed
+            return object.__getattribute__(self, name)  # raises the error once more
+        message = f"{type(self).__name__!r} object has no attribute {name!r}; {advice}"
+        raise AttributeError(message, name=name, obj=self)
+
+    type.__setattr__(kind, "__getattr__", explain)
+    return kind
+
+
+def attribute_advice(kind: str, name: str) -> str:
+    """Say what to use in place of an attribute that objects of a class have in other libraries.
+
+    Parameters
+    ----------
+    kind : str
+        The name of a class with a row in FOREIGN_ATTRIBUTES.
     name : str
-        As it was given.
-    known : iterable of str
-        The names that there are.
+        The name of the attribute.
 
     Returns
     -------
     str
-        A question and perhaps a sentence, which end an error; "" where the name is not in the table, or has
-        nothing of its kind among the known ones.
+        The end of a sentence; "" if the name is not in the table.
+    """
+    return _lowered(FOREIGN_ATTRIBUTES[kind].get(name, ""))
+
+
+def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Let a class that is called with nothing but a path name the function that loads folders.
+
+    Parameters
+    ----------
+    loader : str
+        The name of that function, such as "minibert.load".
+
+    Returns
+    -------
+    function
+        A decorator for a class.
+    """
+
+    def decorate(kind: type[Kind]) -> type[Kind]:
+        initialise = vars(kind)["__init__"]
+
+        @functools.wraps(initialise)
+        def checked(self: Kind, *args: Any, **kwargs: Any) -> None:
+            if len(args) == 1 and not kwargs and isinstance(args[0], str | os.PathLike):
+                folder = os.fspath(args[0])
+                call = f"{kind.__name__}({folder!r})"
+                raise InputError(f"{call} does not read a folder; use {loader}({folder!r}).")
+            initialise(self, *args, **kwargs)
+
+        type.__setattr__(kind, "__init__", checked)
+        return kind
+
+    return decorate
+
+
+def _lowered(sentence: str) -> str:
+    """Return a sentence as it continues another after a semicolon."""
+    return sentence[:1].lower() + sentence[1:]
+
+
+def advice_for(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
+    """Say what an option of another library is called here.
+
+    Parameters
+    ----------
+    name : str
+        The name as it was given.
+    known : iterable of str, or mapping of str to str
+        The names of the options here; the values of a mapping are shown in their place.
+
+    Returns
+    -------
+    str
+        The end of an error: a question and perhaps a sentence. "" if the name is not in the table, or nothing
+        among the known options corresponds to it.
 
     Examples
     --------
@@ -276,26 +387,28 @@ def advice_for(name: str, known: Iterable[str]) -> str:
         return ""
     option = name_here(name, known)
     if option:
-        return f"did you mean {option}? {foreign.note}".rstrip()
+        shown = known[option] if isinstance(known, Mapping) else option
+        note = foreign.note or NOTES.get(option, "")
+        return f"did you mean {shown}? {note}".rstrip()
     if foreign.ours:
         return ""
-    return foreign.note[:1].lower() + foreign.note[1:]
+    return _lowered(foreign.note)
 
 
 def name_here(name: str, known: Iterable[str]) -> str:
-    """Return the name here of another library's option.
+    """Find the option that corresponds to one of another library.
 
     Parameters
     ----------
     name : str
-        As it was given, with hyphens or underscores between its words.
+        The name as it was given, with hyphens or underscores between its words.
     known : iterable of str
-        The names that there are.
+        The names of the options here.
 
     Returns
     -------
     str
-        One of these; "" where the name is not in the table, or none of them is the same.
+        One of these; "" if the name is not in the table, or none of them corresponds to it.
     """
     foreign = _foreign(name)
     if foreign is None:

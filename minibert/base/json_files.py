@@ -1,4 +1,4 @@
-"""JSON files (and TOML), read with bounds on size, depth and numbers, and checked for their fields' types."""
+"""Read JSON and TOML with limits on size, depth and numbers, and check the types of fields."""
 
 import dataclasses
 import json
@@ -16,8 +16,8 @@ from minibert.base.reading import byte_pieces
 
 LARGEST_TOML = 1 << 20  # bytes
 LARGEST = 1 << 26  # bytes of a file; a vocabulary of a million pieces takes half of it
-DEEPEST = 64  # lists and objects in one another: Python itself gives up at a depth that depends on its stack
-MOST_DIGITS = 300  # of a whole number: any of these is a finite float, too
+DEEPEST = 64  # levels of lists and objects; Python gives up at a depth that depends on its stack
+MOST_DIGITS = 300  # of a whole number, so that it is a finite float as well
 _TYPES = {
     bool: ("true or false", "true or false"),
     int: ("a whole number", "whole numbers"),
@@ -44,18 +44,18 @@ def read_json(
     path : str or path
         The file.
     fields : mapping of str to type, optional
-        Each has to be there, of a type as `fits` takes it; there may be others.
+        Required fields and their types, as `fits` takes them; others are allowed.
     advice : str, default "restore it"
-        What to do where the file is damaged or too large, for the error.
+        What to do if the file is damaged or too large, for the error.
     largest : int, default 64 MiB
-        Most bytes that it may have, decompressed.
+        Largest size in bytes, decompressed.
     streams : bool, default False
-        Read a pipe or a terminal, too.
+        Read a pipe or a terminal as well.
 
     Returns
     -------
     dict
-        The object, with a byte order mark skipped.
+        The object; a byte order mark is skipped.
 
     Raises
     ------
@@ -83,14 +83,14 @@ def read_toml(path: str | Path, advice: str = "correct it", largest: int = LARGE
     path : str or path
         The file.
     advice : str, default "correct it"
-        What to do where the file is damaged or too large, for the error.
+        What to do if the file is damaged or too large, for the error.
     largest : int, default 1 MiB
-        Most bytes that it may have: such a file is written by hand.
+        Largest size in bytes; such a file is written by hand.
 
     Returns
     -------
     dict
-        By key.
+        The table.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def read_toml(path: str | Path, advice: str = "correct it", largest: int = LARGE
 
 
 def _bytes_in(path: str | Path, advice: str, largest: int, streams: bool) -> bytearray:
-    """Return what is in a file, decompressed, if it is not more than `largest` bytes."""
+    """Read a file, decompressed; raise InputError if it has more than `largest` bytes."""
     data = bytearray()
     for piece in byte_pieces(Path(path), in_memory=True, streams=streams):
         data += piece
@@ -122,17 +122,18 @@ def parse_json(text: str) -> Any:
     Parameters
     ----------
     text : str
-        The whole of it.
+        A whole JSON text.
 
     Returns
     -------
-    object of Python's types, as `json.loads` makes it.
+    object
+        Of Python's types, as `json.loads` makes it.
 
     Raises
     ------
     ValueError
-        When it is not JSON, has a key twice in an object, is nested more than DEEPEST deep, or has a whole
-        number of more than MOST_DIGITS.
+        When the text is not JSON, an object has the same key twice, the value is nested more than DEEPEST
+        deep, or a whole number has more than MOST_DIGITS.
     """
     with suppress(RecursionError):
         value = _DECODER.decode(text)
@@ -142,9 +143,9 @@ def parse_json(text: str) -> Any:
 
 
 def _is_shallow(text: str, value: Any) -> bool:
-    """Return whether a value, read from a text of JSON, is nested at most DEEPEST deep."""
+    """Return whether a value, parsed from a JSON text, is nested at most DEEPEST deep."""
     brackets = text.count("[") + text.count("{")
-    if brackets <= DEEPEST:  # as in nearly every file, which need not be gone through
+    if brackets <= DEEPEST:  # true of nearly every file, and quick to check
         return True
     level = [value]
     for _ in range(DEEPEST + 1):
@@ -155,7 +156,7 @@ def _is_shallow(text: str, value: Any) -> bool:
 
 
 def _parts_of(values: list[Any]) -> list[Any]:
-    """Return the parts of all lists and objects among some values."""
+    """Return the items of all lists and objects among some values."""
     parts: list[Any] = []
     for value in values:
         if isinstance(value, dict):
@@ -166,16 +167,16 @@ def _parts_of(values: list[Any]) -> list[Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON from its keys and values; raise ValueError where a key comes twice."""
+    """Make a JSON object from its keys and values; raise ValueError if a key occurs twice."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         [[twice, _]] = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {short(twice)} stands in an object twice")
+        raise ValueError(f"the key {short(twice)} occurs twice in an object")
     return fields
 
 
 def _whole_number(digits: str) -> int:
-    """Return a whole number; raise ValueError where it has more than MOST_DIGITS, which take Python long."""
+    """Parse a whole number; raise ValueError beyond MOST_DIGITS, which would take Python long."""
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
@@ -185,19 +186,19 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number)
 
 
 def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
-    """Return in words why a JSON object does not have the fields of a dataclass.
+    """Say why a JSON object does not have the fields of a dataclass.
 
     Parameters
     ----------
     kind : dataclass
-        Whose annotations say what each field is; one with a default may be missing.
+        Its annotations give the type of each field; a field with a default may be missing.
     value : dict
-        The object; it may have no other fields.
+        The object; no other fields are allowed.
 
     Returns
     -------
     str or None
-        None where it fits.
+        None if it fits.
     """
     fields = {field.name: field for field in dataclasses.fields(kind)}
     unknown = [name for name in value if name not in fields]
@@ -213,19 +214,19 @@ def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
 
 
 def schema_error(value: Any, fields: Mapping[str, Any]) -> str | None:
-    """Return in words why a value of JSON is not an object with such fields.
+    """Say why a JSON value is not an object with such fields.
 
     Parameters
     ----------
     value : object
         As `parse_json` returns it.
     fields : mapping of str to type
-        Types as `fits` takes them; there may be other fields.
+        Types as `fits` takes them; other fields are allowed.
 
     Returns
     -------
     str or None
-        About the first that is wrong; None where it fits.
+        The reason, for the first wrong field; None if the value fits.
     """
     if not isinstance(value, dict):
         return f"it is {short(value)}, expected an object"
@@ -237,10 +238,10 @@ def schema_error(value: Any, fields: Mapping[str, Any]) -> str | None:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Return whether a value of JSON is of a type, as annotations write it: `int | None`, `dict[str, float]`.
+    """Return whether a JSON value is of a type written as an annotation: `int | None`, `dict[str, float]`.
 
-    A list is a tuple, too, a whole number is a float, null stands for a field that is missing, and a mapping
-    of names to types is an object with these fields.
+    A list counts as a tuple too, a whole number as a float, and null as a missing field. A mapping of names
+    to types describes an object with these fields.
 
     Parameters
     ----------
@@ -272,13 +273,13 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 def words(kind: Any, many: bool = False) -> str:
-    """Return a type, as `fits` takes it, in words.
+    """Describe a type, as `fits` takes it, in words.
 
     Parameters
     ----------
     kind : type, generic of one, union, or mapping of str to these
     many : bool, default False
-        In the plural: "numbers" for "a number".
+        Use the plural: "numbers" for "a number".
 
     Returns
     -------

@@ -1,6 +1,6 @@
-"""The names of models: a folder, a model in the package, one on the Hub that is cached, or `RUN@STEP`.
+"""Find a model by its name: a folder, a model in the package, a name on the Hub, or `RUN@STEP`.
 
-A name on the Hub counts where Hugging Face's cache has that model. `RUN@STEP` is a checkpoint that a
+A name on the Hub is found if the model is in Hugging Face's cache. `RUN@STEP` is a checkpoint that a
 pre-training run has kept.
 """
 
@@ -21,28 +21,28 @@ WEIGHTS_FILE = "model.safetensors"
 VOCABULARY_FILE = "vocab.txt"
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-TF_CONFIG_FILE = "bert_config.json"  # as Google calls the first
-MODULES_FILE = "modules.json"  # of a folder of sentence-transformers
+TF_CONFIG_FILE = "bert_config.json"  # Google's name for config.json
+MODULES_FILE = "modules.json"  # marks a folder of sentence-transformers
 CHECKPOINTS = "checkpoints"  # in the folder of a run
 _STEP = re.compile(r"step-(\d+)\.safetensors")
-_SHOWN = 12  # steps in an error
+_SHOWN = 12  # most steps that an error lists
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # such as google-bert/bert-base-uncased
 
 
 class Place(NamedTuple):
-    """The folder and the files of a model."""
+    """Where a model is."""
 
-    folder: Path  # with its vocabulary; it need not be there
-    checkpoint: Path | None = None  # whose weights are meant; None: those of the folder
+    folder: Path  # has the vocabulary; it need not exist
+    checkpoint: Path | None = None  # the file with the weights; None: those in the folder
 
 
 def hub_cache() -> Path:
-    """Return the folder in which Hugging Face's tools keep the models that they have downloaded.
+    """Return the folder in which Hugging Face's tools keep downloaded models.
 
     Returns
     -------
     Path
-        By the environment variables that these tools read; it need not be there.
+        Determined by the same environment variables; it need not exist.
     """
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if folder := os.environ.get(variable):
@@ -54,28 +54,28 @@ def hub_cache() -> Path:
 
 
 def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
-    """Return the folder of a model that is in the package or named as on the Hub, if it is on this disk.
+    """Find the folder of a model by its name in the package, or on the Hub if it is in Hugging Face's cache.
 
-    Nothing is downloaded. A file or folder of that name takes precedence, then a model in the package, then
-    Hugging Face's cache. A folder that hides a model in the package is warned of. The cache has a folder for
-    each model, in it `refs/main`, which names a commit, and `snapshots/COMMIT` with the files.
+    Nothing is downloaded. A folder or file of the same name takes precedence, with a warning if it hides a
+    model in the package; then the package, then the cache. The cache has a folder for each model; in it,
+    `refs/main` names a commit, and `snapshots/COMMIT` has the files.
 
     Parameters
     ----------
     model : str or path
-        Such as "english" or "google-bert/bert-base-uncased"; any other name of a model.
+        A name such as "english" or "google-bert/bert-base-uncased", or any other name of a model.
     argument : str, default "folder"
-        The argument by which it was given, for the error.
+        The argument that gave it, for the error.
 
     Returns
     -------
     Path
-        The folder in the package, or the snapshot; the name as a path, where neither has such a model.
+        The folder in the package, or the snapshot; or the name as a path if neither has such a model.
 
     Raises
     ------
     InputError
-        When it is not a path, or is a model in the package that is damaged.
+        When the name is not a string or a path, or a model in the package is damaged.
     """
     path = path_of(model, argument)
     name = os.fspath(model)
@@ -89,7 +89,9 @@ def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
     if not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
         return path
     folder = hub_cache() / f"models--{name.replace('/', '--')}"
+    # The Hub allows neither ".." nor "--" in a name; in the cache, "--" stands for "/".
     try:
+        # A damaged reference, or a pipe in its place, may neither fill the memory nor wait.
         reference = b"".join(byte_pieces(folder / "refs" / "main", in_memory=True, streams=False))
     except InputError:
         return path
@@ -101,9 +103,9 @@ def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
 
 
 def locate(model: str | Path) -> Place:
-    """Return the place of the model that a name stands for; a folder whose name has an @ comes first.
+    """Find the model that a name stands for; a folder whose name contains an @ takes precedence.
 
-    In an older folder of sentence-transformers that is a folder within it.
+    In older folders of sentence-transformers, the model is in a subfolder.
 
     Parameters
     ----------
@@ -113,13 +115,13 @@ def locate(model: str | Path) -> Place:
     Returns
     -------
     Place
-        Without a check that there is a model.
+        Whether there is a model is not checked.
 
     Raises
     ------
     InputError
-        When the run of `RUN@STEP` has kept no such step, or a model in the package or the list of modules of
-        such a folder is damaged.
+        When the run of `RUN@STEP` has not kept that step, or a model in the package or the folder's list of
+        modules is damaged.
     """
     path = path_of(model)
     run, _, step = str(path).rpartition("@")
@@ -138,19 +140,19 @@ def locate(model: str | Path) -> Place:
 
 
 def config_in(folder: Path, is_tensorflow: bool = False) -> Path:
-    """Return the configuration of the model in a folder.
+    """Return the path of the configuration of the model in a folder.
 
     Parameters
     ----------
     folder : path
         The folder.
     is_tensorflow : bool, default False
-        Whether its weights are Google's, whose own configuration goes before Hugging Face's.
+        The weights are Google's, whose own configuration takes precedence over Hugging Face's.
 
     Returns
     -------
     path
-        The first that there is; the one that goes first where there is neither.
+        The first that exists; the preferred one if neither does.
     """
     names = [CONFIG_FILE, TF_CONFIG_FILE]
     if is_tensorflow:
@@ -165,12 +167,12 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
     Parameters
     ----------
     folder : Path
-        That may be one.
+        The folder.
 
     Returns
     -------
     list of dict
-        Objects with `type` and `path`, the BERT first; [] where the folder has no such list.
+        Objects with `type` and `path`, the BERT first; [] if the folder has no such list.
 
     Raises
     ------
@@ -195,7 +197,7 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def _encoder_folder(folder: Path) -> Path:
-    """Return the folder of the BERT: this one or, in old ones of sentence-transformers, one inside it."""
+    """Return the folder of the BERT: this folder or, in old sentence-transformers, a subfolder."""
     modules = modules_in(folder)
     if not modules:
         return folder
@@ -207,7 +209,7 @@ def _encoder_folder(folder: Path) -> Path:
 
 
 def folder_of(model: str | Path) -> Path:
-    """Return the folder with a model's vocabulary.
+    """Return the folder that has a model's vocabulary.
 
     Parameters
     ----------
@@ -225,12 +227,12 @@ def folder_of(model: str | Path) -> Path:
 
 
 def kept_steps(folder: str | Path) -> list[tuple[int, Path]]:
-    """List the checkpoints in a folder, in order, without one that is being written.
+    """List the finished checkpoints in a folder, in order of their steps.
 
     Parameters
     ----------
     folder : str or path
-        The folder of checkpoints of a run; it need not be there.
+        The folder of a run's checkpoints; it need not exist.
 
     Returns
     -------
@@ -247,32 +249,32 @@ def step_of(checkpoint: Path) -> int | None:
     Parameters
     ----------
     checkpoint : Path
-        Such as step-100.safetensors.
+        A file such as step-100.safetensors.
 
     Returns
     -------
     int or None
-        None where the name has none.
+        None if the name has no step.
     """
     named = _STEP.fullmatch(checkpoint.name)
     return int(named[1]) if named else None
 
 
 def no_such_model(model: str | Path) -> MissingFile:
-    """Return the error of a name that is not a folder, perhaps that of a model on Hugging Face's hub.
+    """Return the error for a model's name that is not a folder; it may be a name on Hugging Face's hub.
 
     Parameters
     ----------
     model : str or path
-        As it was given.
+        The name as it was given.
 
     Returns
     -------
     MissingFile
-        For the caller to raise; it says how to get a model of the package or the hub, or what may be meant.
+        For the caller to raise. It says how to get a model of the package or the hub, or which may be meant.
     """
     path = Path(model)
-    if path.is_relative_to(Path.cwd()):  # options have whole paths; the Hub's names are short ones
+    if path.is_relative_to(Path.cwd()):  # options hold absolute paths; names on the Hub are short
         path = path.relative_to(Path.cwd())
     name = str(path)
     if name in BUNDLED:
@@ -284,8 +286,8 @@ def no_such_model(model: str | Path) -> MissingFile:
     in_package = {bundled: f"{bundled}, a model in the package" for bundled in BUNDLED}
     if question := did_you_mean(name.lower(), in_package, cutoff=0.8):
         return MissingFile(f"{there}; {question}")
-    may_be_theirs = _HUB_NAME.fullmatch(name) and not is_file
-    if may_be_theirs and not ("/" in name and Path(name).parent.is_dir()):
+    may_be_on_hub = _HUB_NAME.fullmatch(name) and not is_file
+    if may_be_on_hub and not ("/" in name and Path(name).parent.is_dir()):
         fetch = f"download it into Hugging Face's cache first: hf download {name}"
         return MissingFile(f"{there}; if it is a model on the Hugging Face Hub, {fetch}.")
     return MissingFile(f"{there}; give the folder of a run, or of a BERT of Hugging Face's or Google's.")

@@ -18,24 +18,24 @@ from minibert.base.foreign_names import advice_for
 from minibert.base.json_files import dataclass_error, read_json, read_toml, schema_error
 from minibert.core.optim import KINDS
 
-MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
+MOST = 2**31 - 1  # largest number of steps, sequences or pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
 OPTIMIZERS = tuple(KINDS)
-STORED = {"training.json": "pretrain", "finetune.json": "finetune"}  # whose options a file holds
+STORED = {"training.json": "pretrain", "finetune.json": "finetune"}  # the command whose options each holds
 ALWAYS_STORED = {"pretrain": "corpus", "finetune": "task"}  # an option that only this command has
-EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # of an engine that has many devices
+EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # options of an engine with many devices
 
-# What a value has to be: in words, and as a test.
+# Conditions on a value, each in words and as a test.
 Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
 AT_MOST: Rules = ((f"at most {MOST:,}", lambda x: x <= MOST),)
 COUNT: Rules = (("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0),)
 WHOLE: Rules = (("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1), *AT_MOST)
 POSITIVE: Rules = (("a finite number above 0", lambda x: 0 < x < math.inf),)
-NOT_NEGATIVE: Rules = (("0 or more", lambda x: x >= 0),)
+NOT_NEGATIVE: Rules = (("a number, 0 or more", lambda x: x >= 0),)
 REAL: Rules = (("a number", lambda x: isinstance(x, int | float)),)
 FINITE: Rules = (("a finite number, 0 or more", lambda x: 0 <= x < math.inf),)
-RATE: Rules = (("at least 0 and below 1", lambda x: 0 <= x < 1),)
-SHARE: Rules = (("above 0 and below 1", lambda x: 0 < x < 1),)
+RATE: Rules = (("a number of at least 0 and below 1", lambda x: 0 <= x < 1),)
+SHARE: Rules = (("a number above 0 and below 1", lambda x: 0 < x < 1),)
 
 
 def one_of(names: tuple[str, ...]) -> Rules:
@@ -50,7 +50,8 @@ def one_of(names: tuple[str, ...]) -> Rules:
     -------
     Rules
     """
-    return ((f"one of {', '.join(names)}", lambda x: x in names),)
+    what = f"one of {', '.join(names)}" if len(names) > 1 else repr(names[0])
+    return ((what, lambda x: x in names),)
 
 
 def either(names: Sequence[str]) -> str:
@@ -79,27 +80,27 @@ def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
     Parameters
     ----------
     default : object
-        Of the field.
+        Default of the field.
     help : str
-        What it is, as --help and docstrings have it.
+        Description, for --help and docstrings.
     rules : Rules, default ()
-        What its value has to be.
+        Conditions on the value.
     **shown
-        Of its flag, where name, type and default do not say it: `flag` ("": it has none of its own),
-        `metavar`, `choices`, `both_ways` (--flag and --no-flag), `numbers` (several, and what they are),
-        `default` in words; `in_python`, what it is as an argument where the flag says the opposite.
+        How the flag looks, where name, type and default do not say it: `flag` ("": there is none), `metavar`,
+        `choices`, `both_ways` (--flag and --no-flag), `numbers` (the flag takes several; what one is called),
+        `default` in words; `in_python`, the description of the argument where the flag means the opposite.
 
     Returns
     -------
     dataclasses.Field
-        With all of this as its metadata.
+        A field with all of this as metadata.
     """
     metadata = {"help": help, "rules": rules, **shown}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def metadata_of(kind: type, name: str) -> Mapping[str, Any]:
-    """Return what `option` declares of a field, in a class or the nearest one above.
+    """Return the metadata that `option` gave a field, in a class or its nearest base class.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def metadata_of(kind: type, name: str) -> Mapping[str, Any]:
     Returns
     -------
     mapping
-        Its metadata; empty where it was not declared so.
+        Empty for a field that was not declared by `option`.
     """
     for part in kind.__mro__:
         field = getattr(part, "__dataclass_fields__", {}).get(name)
@@ -122,10 +123,10 @@ def metadata_of(kind: type, name: str) -> Mapping[str, Any]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrainingArguments:
-    """What all training is given: the options that runs and estimators have in common, each declared once.
+    """Options of all training, common to runs and estimators, each declared once.
 
-    Runs (`RunOptions`) add to these fields that they do not change, and are checked and stored; estimators
-    (`api.base.Estimator`) that they can be changed until `fit`. So they are only fields here.
+    Runs (`RunOptions`) check and store these fields, and never change them; estimators (`api.base.Estimator`)
+    let them be changed until `fit`. So this class has only the fields.
     """
 
     # model
@@ -205,19 +206,19 @@ class TrainingArguments:
 class RunOptions(TrainingArguments):
     """The options that determine a run; each kind of run has a dataclass that inherits from this.
 
-    They do not change: `dataclasses.replace` makes others.
+    Instances do not change; `dataclasses.replace` makes a changed copy.
     """
 
     seed: int = option(0, "seed of all random numbers", COUNT)
 
-    COMMAND: ClassVar[str] = ""  # one of STORED
-    # Fields of version 0.1, as runs have stored them, and what they are called now.
+    COMMAND: ClassVar[str] = ""  # one of the commands in STORED
+    # Fields as version 0.1 stored them, and their present names.
     RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
-    BEFORE: ClassVar[dict[str, Any]] = {}  # what holds of a file from before there was such an option
-    ALWAYS: ClassVar[tuple[str, ...]] = ()  # what every run has stored, and no file of something else
-    # What may change when a run is resumed, because it has no influence on the weights.
+    BEFORE: ClassVar[dict[str, Any]] = {}  # values for files older than an option
+    ALWAYS: ClassVar[tuple[str, ...]] = ()  # fields that every run has stored
+    # Options that may change when a run is resumed, because they have no influence on the weights.
     FREE: ClassVar[frozenset[str]] = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
-    # So may the engine and the number of devices or micro-batches, which change only how sums are rounded.
+    # These may change as well: they only affect how sums are rounded.
     MACHINE: ClassVar[frozenset[str]] = frozenset("engine threads accumulate devices fsdp recompute".split())
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -230,15 +231,20 @@ class RunOptions(TrainingArguments):
         raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def _make_plain(self) -> None:
-        """Convert paths and NumPy's types to those of JSON; refuse None and other types for strings."""
+        """Convert paths and NumPy's types to those of JSON, before `_check` reads them.
+
+        Raise InputError for None in a field that has no None in its type, and for anything but a string in a
+        field of type `str`.
+        """
         for field in dataclasses.fields(self):
             name = field.name
             value = _plain(getattr(self, name))
             is_none = value is None and type(None) not in get_args(field.type)
-            is_no_string = field.type is str and not isinstance(value, str)
-            if is_none or is_no_string:
+            is_not_string = field.type is str and not isinstance(value, str)
+            if is_none or is_not_string:
                 rules = metadata_of(type(self), name).get("rules", ())
-                wanted = next((what for what, _ in rules), "a string")
+                of_type = "True or False" if field.type is bool else "a string"
+                wanted = next((what for what, _ in rules), of_type)
                 if hasattr(value, "__len__") and not isinstance(value, str | bytes):  # a whole table, perhaps
                     raise InputError(f"{name} is a {type(value).__name__}; give {wanted}.")
                 raise InputError(f"{name}={value!r} is not valid; give {wanted}.", **{name: value})
@@ -254,13 +260,13 @@ class RunOptions(TrainingArguments):
                     valid = False
                 if not valid:
                     raise InputError(f"{name}={value!r} is not valid; give {what}.", **{name: value})
-        # Tensors must not be cut that the update needs whole.
+        # fsdp splits every tensor, and some updates need whole ones.
         needs_whole = {
             "optimizer": KINDS[self.optimizer].WHOLE,
             "freeze": getattr(self, "freeze", None) is not None,
         }
-        for name, asked in needs_whole.items():
-            if self.fsdp and asked:
+        for name, needs_it in needs_whole.items():
+            if self.fsdp and needs_it:
                 why = "which leaves each device a piece of every tensor; leave one of them out."
                 value = getattr(self, name)
                 what = f"{name}={value!r} can't be had with fsdp=True"
@@ -288,12 +294,12 @@ class RunOptions(TrainingArguments):
         Returns
         -------
         RunOptions
-            Of this class.
+            An instance of this class.
 
         Raises
         ------
         InputError
-            When there is no such file or it is not one of these.
+            When the file is missing, or does not hold such options.
         """
         try:
             stored = read_json(path, advice="name the folder of a run")
@@ -319,7 +325,7 @@ class RunOptions(TrainingArguments):
         if command:
             what = f"'{path.parent}' holds a run of minibert {command}"
             return InputError(f"{what}; resume it with that, or choose another `out`.")
-        return InputError(f"{path} is missing: there is no run to resume; leave out `resume`.")
+        return InputError(f"There is no run in '{path.parent}'; check `out`, or leave out `resume`.")
 
     @classmethod
     def _renamed(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -328,29 +334,30 @@ class RunOptions(TrainingArguments):
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields in a file, any of them, with what is given in their place or beside them.
+        """Read options from a file; those given elsewhere take precedence.
 
-        What has its default value anyway is left out, as if nobody had chosen it.
+        A value that is the default anyway is left out, as if nobody had chosen it.
 
         Parameters
         ----------
         path : str or path
             The file: TOML where its name ends in .toml, and JSON otherwise.
         given : dict
-            Fields from elsewhere, which count for more.
+            Options from elsewhere; they override those of the file.
 
         Returns
         -------
         dict
-            By name.
+            The options, by name.
 
         Raises
         ------
         InputError
-            When the file can't be read, has a name that is not a field, or a value that is of another type.
+            When the file can't be read, has a name that is not an option, or a value of the wrong type.
         """
         is_toml = Path(path).suffix == ".toml"
-        configured = cls._renamed(read_toml(path) if is_toml else read_json(path))
+        advice = "give a JSON file, or TOML in a file whose name ends in .toml"
+        configured = cls._renamed(read_toml(path) if is_toml else read_json(path, advice=advice))
         cls._require_names(path, configured)
         kinds = get_type_hints(cls)
         wrong = schema_error(configured, {name: kinds[name] for name in configured})
@@ -361,9 +368,9 @@ class RunOptions(TrainingArguments):
 
     @classmethod
     def _require_names(cls, path: str | Path, configured: Mapping[str, Any]) -> None:
-        """Raise InputError for a name in a JSON file that is not a field; name the one meant, perhaps."""
+        """Raise InputError for a name in a file that is not an option; suggest a similar one."""
         fields = {field.name: repr(field.name) for field in dataclasses.fields(cls)}
-        by_flag = {}  # a field may have a flag of another name, which may stand in the file
+        by_flag = {}  # a file may have the name of the flag, where that differs from the field
         for name, shown in fields.items():
             flag = metadata_of(cls, name).get("flag")
             if flag:
@@ -371,8 +378,8 @@ class RunOptions(TrainingArguments):
         unknown = sorted(configured.keys() - fields.keys())
         command = STORED.get(Path(path).name, cls.COMMAND)
         if unknown and command != cls.COMMAND:
-            own = next(name for name in STORED if STORED[name] == cls.COMMAND)
-            raise InputError(f"{path} holds the options of minibert {command}; give a {own}.")
+            expected = next(name for name in STORED if STORED[name] == cls.COMMAND)
+            raise InputError(f"{path} holds the options of minibert {command}; give a {expected}.")
         for name in unknown:
             advice = did_you_mean(name.replace("-", "_"), fields | by_flag, "leave it out.")
             if name not in by_flag:  # perhaps a name that other libraries have for it
@@ -411,22 +418,22 @@ class RunOptions(TrainingArguments):
         path : str or path
             The file that `save` wrote.
         **given
-            Fields, by name, that the user gives.
+            Options that the user gives, by name.
 
         Returns
         -------
         RunOptions
-            Of this class, resolved.
+            Resolved options of this class.
 
         Raises
         ------
         InputError
-            When something given differs from what is stored and the weights depend on it.
+            When an option that the weights depend on differs from the stored one.
         """
         stored = cls.load(path)
-        if given.get("dtype") == "auto":  # what it came to is stored
+        if given.get("dtype") == "auto":  # what auto was resolved to is stored
             given = {name: value for name, value in given.items() if name != "dtype"}
-        if given.get("engine", stored.engine) != stored.engine:  # the other did not hear of these
+        if given.get("engine", stored.engine) != stored.engine:  # these belong to the other engine
             given = EXTRAS | given
         wanted = dataclasses.replace(stored, **cls._instead(given)).resolved()
         wanted.require_same_run(stored)
@@ -434,7 +441,7 @@ class RunOptions(TrainingArguments):
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """Return the given options, with changes to others that they entail."""
+        """Return the given options, with the changes to other options that they entail."""
         return given
 
     def require_same_run(self, stored: Self) -> None:
@@ -443,13 +450,13 @@ class RunOptions(TrainingArguments):
         Parameters
         ----------
         stored : RunOptions
-            Those that it has had so far.
+            The options of the run so far.
 
         Raises
         ------
         InputError
-            When one differs that the weights depend on; the message lists them, those of this kind of run
-            first.
+            When options that the weights depend on differ; the message lists them, first those that only this
+            kind of run has.
         """
         common = RunOptions.__dataclass_fields__
         fields = list(vars(self))
@@ -467,17 +474,17 @@ class RunOptions(TrainingArguments):
 
 
 def other_command(path: Path) -> str:
-    """Return the command whose run a folder holds, if that is not the one of a file.
+    """Return which other command made the run in a folder.
 
     Parameters
     ----------
     path : Path
-        The file of options of one command in that folder, there or not.
+        Where one command stores its options in the folder; the file need not exist.
 
     Returns
     -------
     str
-        "pretrain" or "finetune"; "" where the folder holds no run of the other one.
+        "pretrain" or "finetune"; "" if the folder holds no run of another command.
     """
     for name, command in STORED.items():
         if name == path.name:
@@ -490,7 +497,7 @@ def other_command(path: Path) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with paths as strings, and NumPy's numbers and arrays as Python's, within others too."""
+    """Convert paths to strings, and NumPy's numbers and arrays to Python's; inside containers as well."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, dict):

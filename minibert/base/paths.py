@@ -1,4 +1,4 @@
-"""What users give as the name of a file or a folder, as a path."""
+"""Convert the names of files and folders that users give to paths."""
 
 import os
 from pathlib import Path
@@ -9,14 +9,14 @@ from minibert.base.errors import InputError
 
 
 def path_of(given: Any, name: str = "folder") -> Path:
-    """Return the path that a user means, with ~ at its beginning as the home folder, as in a shell.
+    """Return the path that a user means; a leading ~ is the home folder, as in a shell.
 
     Parameters
     ----------
     given : str or path
-        The name of a file or a folder, there or not.
+        The name of a file or a folder, which need not exist.
     name : str, default "folder"
-        The argument by which it was given, for the error.
+        The argument that gave it, for the error.
 
     Returns
     -------
@@ -25,8 +25,10 @@ def path_of(given: Any, name: str = "folder") -> Path:
     Raises
     ------
     InputError
-        When it is something else, such as None or a number.
+        When something else is given, such as None or a number, or "", which would mean the working folder.
     """
+    if isinstance(given, str) and not given:
+        raise InputError(f"{name}='' names no file or folder; give one.", **{name: given})
     try:
         return Path(os.path.expanduser(given))
     except TypeError:

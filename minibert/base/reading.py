@@ -1,6 +1,6 @@
-"""Read files as pieces of bytes or of text, compressed or not, in memory that does not grow with the file.
+"""Read files in pieces of bytes or text, compressed or not, in memory that does not grow with the file.
 
-What a compressed file unfolds to, or a pipe gives, is bounded where it is kept in memory, a line everywhere.
+There is a limit on what a compressed file or a pipe may give if that is kept in memory, and on every line.
 """
 
 import bz2
@@ -20,16 +20,17 @@ from typing import Any, BinaryIO
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.files import LARGEST_WHOLE, open_file
 
-Progress = Callable[[int], None] | None  # hears of bytes that are read
+Progress = Callable[[int], None] | None  # called with the number of bytes read so far
 PIECE_BYTES = 1 << 16  # read at once
-WINDOW_BITS = 27  # bytes to decompress with, as a power of 2: twice what `xz -9` asks for, all of `zstd -22`
+WINDOW_BITS = 27  # log2 of the bytes for decompression: twice what `xz -9` needs, as much as `zstd -22`
 LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one string
-# What is kept of a compressed file has at most so many times its bytes, or so many: text becomes 3 to 20
-# times as long, and a file made to fill the memory 1,000 to 7,000 times.
+# Limits on the content of a compressed file that is kept in memory: a multiple of the file's size, and a size
+# that is always allowed. Text becomes 3 to 20 times as long, a file made to fill the memory 1,000 to 7,000.
 MOST_TIMES, LEAST_UNFOLDED = 100, 1 << 26
-# How files begin that hold no UTF-8, what they are, and what to do.
+# How files that are not UTF-8 text begin, what they are, and what to do.
 _OTHERWISE = {
-    b"PK\x03\x04": "a ZIP archive, as spreadsheets (.xlsx, .ods) and .docx are; save it as CSV or plain text",
+    b"PK\x03\x04": "a ZIP archive, as spreadsheets (.xlsx, .ods) and .docx are; unpack it, or save such a "
+    "document as CSV or plain text",
     b"\xd0\xcf\x11\xe0": "a spreadsheet or document of an old Office; save it as CSV or plain text",
     b"%PDF-": "a PDF; save its text",
     b"PAR1\x15": "a Parquet file; save it as CSV or JSON Lines",
@@ -54,16 +55,16 @@ def byte_pieces(
     Parameters
     ----------
     file : Path
-        Its suffix says how it is compressed.
+        The file; its suffix says how it is compressed.
     size : int, default 64 KiB
-        Most bytes of a piece.
+        Most bytes in a piece.
     progress : function of an int, optional
-        Hears how many bytes on the disk are read, compressed ones if they are; of a pipe nothing.
+        Called with the number of bytes read from the disk, before decompression; never for a pipe.
     in_memory : bool, default False
-        Whether the caller keeps them, or what it makes of them, in memory. A compressed file may then give
+        The caller keeps the bytes, or what it makes of them, in memory. A compressed file may then give
         MOST_TIMES its size or LEAST_UNFOLDED bytes, whichever is more, and a pipe LARGEST_WHOLE.
     streams : bool, default True
-        Read a pipe or a terminal, too.
+        Read a pipe or a terminal as well.
 
     Yields
     ------
@@ -74,8 +75,8 @@ def byte_pieces(
     MissingFile
         When there is no such file.
     InputError
-        When the file can't be read, is a socket or a device, is damaged, begins as a file that is not a text,
-        such as a spreadsheet, or gives more than it may.
+        When the file can't be read, is a socket or a device, is damaged, is clearly not text (a spreadsheet,
+        for instance), or gives more than is allowed.
     """
     try:
         with open_file(file, streams) as raw:
@@ -100,20 +101,21 @@ def byte_pieces(
         raise InputError(f"{file} {what} ({error}); fetch or compress it again.") from error
     except ImportError as error:
         raise InputError(f"{file} needs backports.zstd to be read; pip install backports.zstd.") from error
+    except FileNotFoundError as error:
+        raise MissingFile(f"There is no file '{file}'; check its name.") from error
     except OSError as error:
-        kind = MissingFile if isinstance(error, FileNotFoundError) else InputError
-        raise kind(f"{file} can't be read: {error.strerror or error}; check the file.") from error
+        raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error
 
 
 def _refuse_otherwise(file: Path, data: bytes) -> None:
-    """Raise InputError when a file begins like a format that is not UTF-8 text."""
+    """Raise InputError if a file begins like a format that is not UTF-8 text."""
     for begin, what in _OTHERWISE.items():
         if data.startswith(begin):
             raise InputError(f"{file} is {what}.")
 
 
 def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
-    """Return how many bytes of a file may be kept in memory: all of a plain file, whose size is visible."""
+    """Return how many bytes of a file may be kept in memory; of a plain file, all."""
     status = os.fstat(raw.fileno())
     if not stat.S_ISREG(status.st_mode):
         return LARGEST_WHOLE
@@ -123,14 +125,14 @@ def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
 
 
 def too_much(source: str | Path, most: float) -> InputError:
-    """Return the error of a source that gives more bytes than are kept in memory.
+    """Return the error for a source that gives more bytes than may be kept in memory.
 
     Parameters
     ----------
     source : str or path
-        What is read, for the message.
+        What is being read, for the message.
     most : float
-        Most bytes that it may give.
+        Most bytes that are allowed.
 
     Returns
     -------
@@ -152,10 +154,10 @@ def _of_streams(
     decompressor: Callable[[], Any],
     padding: bytes = b"",
 ) -> Iterator[bytes]:
-    """Decompress streams end to end, with padding between them or without.
+    """Decompress concatenated streams, with padding between them or without.
 
-    `lzma.LZMAFile` lets a file of 90 kB take 500 MB, and silently ends where zeros stand between streams;
-    `bz2.BZ2File` ends where anything else does.
+    `lzma.LZMAFile` lets a file of 90 kB take 500 MB, and silently stops at zeros between streams;
+    `bz2.BZ2File` silently stops at anything else between them.
     """
     data = raw.read(size)
     unfolded = b""
@@ -166,7 +168,7 @@ def _of_streams(
                 unfolded += decoder.decompress(data, size - len(unfolded))
             except MemoryError:
                 raise
-            except Exception as error:  # of OSError, LZMAError and ZstdError each library has its own
+            except Exception as error:  # OSError, LZMAError or ZstdError
                 raise EOFError(str(error)) from error
             if len(unfolded) == size:
                 yield unfolded
@@ -186,7 +188,7 @@ def _of_streams(
 
 def _zstd() -> Any:
     try:
-        from compression import zstd  # of Python 3.14
+        from compression import zstd  # Python 3.14 or newer
     except ImportError:
         from backports import zstd
     return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_BITS})
@@ -202,17 +204,17 @@ PACKED: dict[str, Callable[[BinaryIO, int], Iterator[bytes]]] = {
 
 
 def suffix_of(file: Path) -> str:
-    """Return the suffix of a file in small letters, whether it is compressed or not.
+    """Return the suffix of a file in lower case, without that of its compression.
 
     Parameters
     ----------
     file : Path
-        Only its name is looked at.
+        The file; only its name matters.
 
     Returns
     -------
     str
-        ".txt" of a.TXT.gz; "" where there is none.
+        ".txt" for a.TXT.gz; "" if there is none.
     """
     for suffix in reversed(file.suffixes):
         if suffix.lower() not in PACKED:
@@ -221,21 +223,21 @@ def suffix_of(file: Path) -> str:
 
 
 def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = True) -> Iterator[bytes]:
-    r"""Yield the bytes in pieces that end where a line does.
+    r"""Yield the bytes in pieces that end at the end of a line.
 
     Parameters
     ----------
     pieces : iterable of bytes
-        Of any lengths.
+        Pieces of any length.
     source : str or path
-        Where they are from, for the error.
+        Where the bytes are from, for the error.
     returns : bool, default True
-        A lone \r ends a line as well.
+        A \r alone ends a line as well.
 
     Yields
     ------
     bytes
-        One or more whole lines; of the last the end may be missing.
+        One or more whole lines; the last line may lack its end.
 
     Raises
     ------
@@ -243,12 +245,12 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
         When a line has more than LONGEST_LINE bytes.
     """
     waiting: list[bytes] = []
-    size = 0  # of what waits
-    number = 1  # of the line that it belongs to
+    size = 0  # bytes waiting
+    number = 1  # of the line that they belong to
     for piece in pieces:
         cut = piece.rfind(b"\n") + 1
         if returns:
-            cut = max(cut, piece.rfind(b"\r", 0, -1) + 1)  # one at the end may be half of \r\n
+            cut = max(cut, piece.rfind(b"\r", 0, -1) + 1)  # a \r at the end may be half of \r\n
         if cut:
             lines = b"".join([*waiting, piece[:cut]])
             yield lines
@@ -268,14 +270,14 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
 
 
 def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Iterator[str]:
-    r"""Yield the characters of UTF-8 in pieces, \r\n and \r as \n, without a byte order mark.
+    r"""Decode UTF-8 in pieces, with \r\n and \r as \n, and without a byte order mark.
 
     Parameters
     ----------
     pieces : iterable of bytes
-        Of any lengths; an empty one is the last.
+        Pieces of any length; an empty one is the last.
     source : str or path
-        Where they are from, for the error.
+        Where the bytes are from, for the error.
     offset : int, default 0
         Bytes before the first piece, for the error.
 
@@ -286,13 +288,13 @@ def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Ite
     Raises
     ------
     InputError
-        When the bytes are not UTF-8; it names the first that is not.
+        When the bytes are not UTF-8; the error names the first wrong one.
     """
     utf8 = codecs.getincrementaldecoder("utf-8")()
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
     done = offset
     for data in pieces:
-        held_back = len(utf8.getstate()[0])  # the beginning of a character cut by the border of the piece
+        held_back = len(utf8.getstate()[0])  # bytes of a character that continues in this piece
         try:
             text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
@@ -312,18 +314,18 @@ def not_utf8(
     Parameters
     ----------
     source : str or path
-        What is read, for the message.
+        What is being read, for the message.
     error : UnicodeDecodeError
-        What Python said of the bytes.
+        Python's error.
     before : int, optional
-        Bytes of the text before them; left out, the message does not say where it is.
+        Bytes of the text before those of `error`; by default, the message gives no position.
     instead : str, default ""
-        More advice, at its end.
+        More advice, at the end of the message.
 
     Returns
     -------
     InputError
-        For the caller to raise; it guesses UTF-16 or CP1252.
+        For the caller to raise; the encoding is guessed to be UTF-16 or CP1252.
     """
     data = error.object
     at = error.start

@@ -1,9 +1,9 @@
 r"""Print text safely: characters that control a terminal, or are invisible, are shown as escapes.
 
-Names, labels, vocabularies and texts come from files, and a file may hold anything: ESC begins commands of
-the terminal, U+202E turns the rest of a line around, a line end begins a new row. All that the
-commands print goes through `emit`, and the messages about their progress through the handler of `runlog`, so
-that no file can write anything but text. Where the output goes changes nothing: a pipe gets the same bytes.
+Names, labels, vocabularies and texts come from files, and a file may hold anything: ESC begins commands to
+the terminal, U+202E reverses the rest of a line, a line end begins a new row. All output of the commands goes
+through `emit`, and their messages about progress through the handler of `runlog`, so that what is in a file
+can only appear as text. A pipe gets the same bytes as a terminal.
 """
 
 import codecs
@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
-# Control characters but for line ends and tabs, halves of surrogate pairs, the separators U+2028 and U+2029,
-# and format characters (Cf), which reorder text or stay unseen in it. Not the joiners U+180E, U+200C and
-# U+200D: words of Mongolian, Persian and the languages of India are spelled with them, and emoji are joined.
-# Nor signs that are seen in spite of their category, such as U+06DD, nor U+E0100 to U+E01EF, which choose the
-# forms of ideographs.
+# Control characters except line ends and tabs, lone surrogates, the separators U+2028 and U+2029, and format
+# characters (Cf), which reorder text or are invisible. Not among them: the joiners U+180E, U+200C and U+200D,
+# which the spelling of Mongolian, Persian and the languages of India needs, and emoji; characters that are
+# visible despite their category, such as U+06DD; and U+E0100 to U+E01EF, which select variants of ideographs.
 _UNSEEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
@@ -30,14 +29,14 @@ _IN_LINE = re.compile(f"[\t\n{_UNSEEN}]")
 
 
 def printable(text: str) -> str:
-    r"""Return a text as one printable line, with Python's escapes for other characters.
+    r"""Return a text as one printable line, with Python's escapes for all other characters.
 
-    For whatever a file puts into a line or a column: line ends and tabs are escaped as well.
+    Line ends and tabs are escaped too, so that a text from a file stays in its line or column.
 
     Parameters
     ----------
     text : str
-        Of any origin.
+        Any text.
 
     Returns
     -------
@@ -52,12 +51,12 @@ def printable(text: str) -> str:
 
 
 def printable_text(text: str) -> str:
-    """Return a text in printable characters, with its line ends and tabs.
+    """Return a text with escapes for unprintable characters; line ends and tabs stay.
 
     Parameters
     ----------
     text : str
-        Of several lines perhaps.
+        One line or several.
 
     Returns
     -------
@@ -67,18 +66,18 @@ def printable_text(text: str) -> str:
 
 
 def emit(text: str = "", end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
-    """Print a text, of several lines perhaps, to the standard output or another stream.
+    """Print a text, one line or several, to the standard output or another stream.
 
     Parameters
     ----------
     text : str, default ""
-        Made `printable_text` first.
+        The text; `printable_text` is applied first.
     end : str, default a line end
         What follows it.
     file : text stream, optional
-        The standard output when left out.
+        By default, the standard output.
     flush : bool, default False
-        Write it out at once.
+        Flush the stream afterwards.
     """
     print(printable_text(text), end=end, file=file, flush=flush)
 
@@ -91,7 +90,7 @@ def json_text(value: Any, indent: int | None = 2) -> str:
     value : object
         What `json.dumps` takes.
     indent : int, optional, default 2
-        Blanks for each level; None: all on one line.
+        Spaces for each level; None: all on one line.
 
     Returns
     -------
@@ -106,13 +105,14 @@ def json_text(value: Any, indent: int | None = 2) -> str:
 
 
 def some_of(names: Sequence[str], most: int = 8) -> str:
-    """Return the first of some names, separated by commas, and the number of the others.
+    """List some names, separated by commas; of many, the first and how many more there are.
 
     Parameters
     ----------
     names : sequence of str
+        The names.
     most : int, default 8
-        How many to name.
+        How many to list.
 
     Returns
     -------
@@ -132,14 +132,14 @@ def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]
     Parameters
     ----------
     rows : iterable of sequence of str
-        Each with as many cells.
+        The cells of each row; all rows have the same number.
     left : int, optional
-        How many columns are flush left, those after them being flush right; None: all.
+        How many columns are flush left; the others are flush right. None: all are flush left.
 
     Returns
     -------
     list of str
-        A line for each row, without blanks at its end.
+        A line for each row, without trailing spaces.
 
     Examples
     --------
@@ -150,8 +150,8 @@ def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     n_left = len(widths[:left])
     cells = []
-    for number, width in enumerate(widths):
-        side = "<" if number < n_left else ">"
+    for column, width in enumerate(widths):
+        side = "<" if column < n_left else ">"
         cells.append(f"{{:{side}{width}}}")
     form = "  ".join(cells)
     return [form.format(*row).rstrip() for row in rows]
@@ -163,9 +163,9 @@ def counted(count: float, noun: str) -> str:
     Parameters
     ----------
     count : float
-        With up to twelve digits.
+        The number; up to twelve digits are shown.
     noun : str
-        In the singular; its plural is made with an s.
+        The noun in the singular; its plural ends in s.
 
     Returns
     -------
@@ -176,9 +176,9 @@ def counted(count: float, noun: str) -> str:
 
 
 def write_what_can_be_written() -> None:
-    r"""Let the standard output escape characters that its encoding lacks, as `\u20ac`."""
+    r"""Make the standard output escape characters that its encoding lacks, as `\u20ac`."""
     out = sys.stdout
-    # "surrogateescape" is Python's choice in the locales C and C.UTF-8; half a character is an error to it.
+    # Python chooses "surrogateescape" in the locales C and C.UTF-8; it fails at half a surrogate pair.
     if getattr(out, "errors", None) in ("strict", "surrogateescape") and hasattr(out, "reconfigure"):
         codecs.register_error("minibert", _not_encoded)
         out.reconfigure(errors="minibert")
@@ -190,8 +190,8 @@ def flush_output() -> None:
     Raises
     ------
     OSError
-        If it can't be written: a full disk, a pipe that nobody reads. What is left is discarded then; Python
-        would try again as the process ends, and end it with status 120.
+        If it can't be written: a full disk, a pipe that nobody reads. The rest is then discarded; otherwise
+        Python would try again when the process ends, and end it with status 120.
     """
     _flush_or_discard(sys.stdout)
 
@@ -206,7 +206,7 @@ def _flush_or_discard(stream: TextIO) -> None:
     try:
         stream.flush()
     except OSError:
-        with suppress(OSError):  # of a stream that is not a file
+        with suppress(OSError):  # the stream is not a file
             descriptor = stream.fileno()
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, descriptor)
@@ -216,8 +216,8 @@ def _flush_or_discard(stream: TextIO) -> None:
 
 
 def _escaped(text: str, unseen: re.Pattern[str], quoted: Callable[[str], str]) -> str:
-    """Return a text with escapes for what `unseen` matches, as `quoted` writes them in quotation marks."""
-    if text.isprintable():  # as most texts are, which is quickly known
+    """Escape what `unseen` matches; `quoted` returns an escape in quotation marks."""
+    if text.isprintable():  # as most texts are; quick to check
         return text
 
     def escape(match: re.Match[str]) -> str:
@@ -228,7 +228,7 @@ def _escaped(text: str, unseen: re.Pattern[str], quoted: Callable[[str], str]) -
 
 
 def _not_encoded(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)  # nothing is read with this handler
+    assert isinstance(error, UnicodeEncodeError)  # the handler is for writing only
     characters = error.object[error.start : error.end]
     digits = characters.encode("utf-16-be", "surrogatepass").hex()
     escapes = [f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4)]

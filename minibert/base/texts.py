@@ -1,4 +1,4 @@
-"""Texts that users give."""
+"""Check the texts that users give."""
 
 from typing import Any
 
@@ -6,19 +6,19 @@ from minibert.base.errors import InputError
 
 
 def refuse_empty(*texts: Any, first: int | None = None) -> None:
-    """Refuse a text that is empty, or blanks alone.
+    """Refuse a text that is empty or only white space.
 
     Parameters
     ----------
     *texts
-        Texts, or pairs of texts as tuples; what is neither passes.
+        Texts, or pairs of texts as tuples; anything else passes.
     first : int or None, default None
-        Index of the first one among all texts, for the error; None: 0, and a single text has no index.
+        Index of the first of them among all texts, for the error. None: 0, and a single text has no index.
 
     Raises
     ------
     InputError
-        For the first one without words.
+        For the first text without words.
     """
     has_index = first is not None or len(texts) > 1
     for index, text in enumerate(texts, first or 0):

@@ -1,9 +1,9 @@
-"""The command line, `minibert COMMAND`: the only reader of argv and, but for MINIBERT_ISA, the environment.
+"""The command line, `minibert COMMAND`: all that reads argv and (except for MINIBERT_ISA) the environment.
 
-Each command is a file of this folder: first the summary that `minibert --help` lists, then its flags (`add`)
-and the few lines that call the library (`run`, which returns an exit status, or None for that in its
-arguments). Exit status: 0 done, 1 the work failed, 2 something that was given can't be used, 130 Ctrl-C, 143
-SIGTERM, 129 SIGHUP.
+Each command is a file in this folder. The first line of its docstring is the summary in `minibert --help`,
+the rest its own help; `add` declares its flags; `run` calls the library, and returns the exit status, or None
+for `arguments.status`. Exit status: 0 success, 1 the work failed, 2 something that was given can't be used,
+130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 """
 
 import signal
@@ -24,7 +24,7 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 @contextmanager
 def _stopped_as_by_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP clean up as Ctrl-C does, unless somebody else handles or ignores them."""
+    """Let SIGTERM and SIGHUP clean up as Ctrl-C does, unless they are already handled or ignored."""
 
     def stop(number: int, _: Any) -> NoReturn:
         name = signal.Signals(number).name
@@ -41,25 +41,25 @@ def _stopped_as_by_ctrl_c() -> Iterator[None]:
 
 @_stopped_as_by_ctrl_c()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command in the words after `minibert`, those of this process when left out.
+    """Run a command.
 
-    Whatever way a command ends, what it has printed is written out here, where it can be said that this
-    failed. Python itself would do so as the process ends, and then exit with 120 and words of its own.
+    However a command ends, its output is flushed here, where a failure can be reported. Otherwise Python
+    would do so at the end of the process, and exit with 120 and a message of its own.
 
     Parameters
     ----------
     argv : sequence of str, optional
-        The words after `minibert`.
+        The words after `minibert`; by default, those of this process.
 
     Returns
     -------
     int
-        The exit status. What was wrong stands in one line on the error stream.
+        The exit status. One line on the error stream says what was wrong.
 
     Raises
     ------
     SystemExit
-        After help, a version or a completion was printed (status 0), or of words that the parser refuses (2).
+        After printing help, the version or a completion script (status 0), or when a word is refused (2).
     """
     write_what_can_be_written()
     ending: SystemExit | None = None
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    """Run a command; return its status, or raise what went wrong."""
+    """Run a command and return its status; errors of the operating system are raised."""
     arguments = parse_arguments(argv)
 
     def show(warning: Any, *_: Any) -> None:
@@ -98,14 +98,14 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _status_of(work: Callable[[], int | None]) -> int:
-    """Do the work; return its status, or that of what it raised, after saying what was wrong."""
+    """Do the work and return its status; report exceptions, and return the status for them."""
     try:
         return work() or DONE
-    except PermissionError as error:  # of a folder that may not be looked into
+    except PermissionError as error:  # a folder that may not be listed, for instance
         where = error.filename or "A file"
         text = f"{where}: permission denied; change its permissions or name another."
         return _complain(text, BAD_INPUT)
-    except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough
+    except BrokenPipeError:  # the reader of the output, such as `head`, has stopped
         return FAILED
     except MemoryError as error:
         return _complain(str(error) or "there is not enough memory", FAILED)

@@ -1,8 +1,8 @@
 """Answer a question about a text of any length.
 
-Answers a question about one text of any length: prints the likeliest answers,
-each with its probability among the best ones and its passage of the text. A
-model of SQuAD 2.0 may say that there is no answer.
+Prints the most likely answers to a question about a text of any length. Each
+answer comes with its probability, relative to the best candidates, and with the
+passage that it is in. A model of SQuAD 2.0 may say that there is no answer.
 
 examples:
   minibert answer --model runs/squad1 "Who was Ishmael's friend?" --file moby-dick.txt
@@ -37,7 +37,7 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     text = "the text (default: all of the standard input)"
     parser.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=text)
-    add_flag(parser, "--file FILE", "a file with the text, also compressed")
+    add_flag(parser, "--file FILE", "a file with the text; compressed files too")
     renamed(parser, "--text", "--file")
     add_flag(parser, "--top N", "answers to print", 1)
     add_switches(parser, quiet=QUIET)
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When --top is out of range, or not exactly one text is given and it is not the name of a file.
+        When --top is out of range, several texts are given, or a text or the question is the name of a file.
     """
     from minibert import engines
     from minibert.finetuning.models import Finetuned
@@ -74,9 +74,9 @@ def run(arguments: Namespace) -> None:
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     with engines.limited_threads(arguments.threads, model.ops):
         best = answer(model, arguments.question, text, show=not (arguments.json or arguments.quiet))
-    # What was decided stands first, whatever has the highest probability.
-    decided = best["begin"], best["end"]
-    answers = sorted(best["n_best"], key=lambda entry: (entry["begin"], entry["end"]) != decided)
+    # The chosen answer comes first, even if another one has a higher probability.
+    chosen = best["begin"], best["end"]
+    answers = sorted(best["n_best"], key=lambda entry: (entry["begin"], entry["end"]) != chosen)
     answers = answers[: arguments.top]
     if arguments.json:
         kept = {name: value for name, value in best.items() if name not in ("id", "n_best")}
@@ -86,7 +86,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _text(file: str) -> str:
-    """Read the text that a question is asked of, whole."""
+    """Read the whole text that the question is about."""
     if file == STANDARD_INPUT:
         announce_typed_input("the text from the terminal")
         name = "the standard input"
@@ -100,14 +100,14 @@ def _text(file: str) -> str:
 
 
 def _answer_text(entry: dict[str, Any], text: str) -> str:
-    """Format an answer with its probability, and below it the passage that it stands in."""
+    """Format an answer with its probability and, below, the passage that it is in."""
     from minibert.tasks.answering import passage
 
     percent = f"{100 * entry['probability']:5.1f}%"
     if entry["begin"] is None:
         return f"{percent}  no answer"
     before, words, after = map(printable, passage(text, entry["begin"], entry["end"]))
-    # Neither long words nor hyphens are broken: `textwrap` takes quadratic time for that.
+    # Don't break long words or at hyphens: `textwrap` takes quadratic time for that.
     marked = f"{before}>>{words}<<{after}"
     form = textwrap.TextWrapper(78, " " * 8, " " * 8, break_long_words=False, break_on_hyphens=False)
     return f"{percent}  {words}\n{form.fill(marked)}"

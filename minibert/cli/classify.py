@@ -1,16 +1,16 @@
 """Label a text, or a pair of texts, with a fine-tuned model.
 
-Prints a fine-tuned model's answer for a text, or for a pair of texts: every
-class with its probability, or a number. If several classes may apply, a star
-marks those that do. Without TEXT it reads the lines of --file or of the
-standard input, with a tab between the two texts of a pair, and answers each at
-once; several classes are separated by |. A line that is not a text (or pair)
-gets an empty answer and a message on the error stream, and the exit status is
-then 1.
+Prints a fine-tuned model's answer for a text or a pair of texts: every class
+with its probability, or a number. If several classes may apply, a star marks
+those that do. Without TEXT, it answers the lines of --file or of the standard
+input one by one; a tab separates the two texts of a pair, and | several classes
+in an answer. A line that is not a text (or pair) gets an empty answer and a
+message on the error stream, and the exit status is then 1.
 
-With --classes a model of entailment (mnli, snli, rte) chooses among any classes
-that you name, without training on them: it judges whether a text entails the
---template with each class in it. Several TEXTs are then not a pair.
+With --classes, a model of entailment (mnli, snli, rte) chooses among classes
+that you name, without having been trained on them: it judges whether a text
+entails the --template with each class filled in. Two TEXTs are then two texts,
+not a pair.
 
 examples:
   minibert classify --model runs/sst2 "a charming and often affecting journey"
@@ -28,7 +28,7 @@ from typing import Any
 from minibert.base.errors import InputError, warn
 from minibert.base.reading import suffix_of
 from minibert.base.terminal import emit, json_text, printable
-from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches
+from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches, given
 from minibert.cli.shared.texts import add_texts, answers, given_texts
 from minibert.data.lines import JSON_LINES
 
@@ -42,12 +42,12 @@ def add(parser: ArgumentParser) -> None:
         Parser of this command.
     """
     add_model(parser, "a fine-tuned model")
-    add_texts(parser, "a text, or the two of a pair", " or two with a tab between them")
+    add_texts(parser, "a text, or the two of a pair", ", or a pair with a tab in between")
     group = parser.add_argument_group("classes of your own")
     add_flag(group, "--classes NAMES", "the classes to choose from, separated by commas")
-    text = "the sentence to judge, with {} for the class (default: This text is about {}.)"
+    text = "the sentence to judge; {} stands for the class (default: This text is about {}.)"
     add_flag(group, "--template TEXT", text)
-    add_switches(group, several="judge each class by itself: several may be right, or none")
+    add_switches(group, several="judge each class by itself: several may apply, or none")
     add_engine(parser)
     add_switches(parser, json=JSON)
 
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When flags do not go together, more than two texts are given without --classes, or one is a file.
+        When flags contradict each other, more than two texts are given without --classes, or one is a file.
     """
     from minibert.finetuning.models import Finetuned
     from minibert.finetuning.run import classify
@@ -72,11 +72,12 @@ def run(arguments: Namespace) -> None:
 
     n_texts = len(arguments.texts)
     has_classes = arguments.classes is not None
-    asked = {name: getattr(arguments, name) for name in ("template", "several") if getattr(arguments, name)}
-    if asked and not has_classes:
-        raise InputError(f"--{next(iter(asked))} is for --classes; give those as well, or leave it out.")
+    settings = {name: value for name, value in given(arguments, "template several").items() if value}
+    if settings and not has_classes:
+        raise InputError(f"--{next(iter(settings))} is for --classes; give those as well, or leave it out.")
     if n_texts > 2 and not has_classes:
-        raise InputError(f"{n_texts} texts are not a pair; give one or two, or many with --file.")
+        advice = "put quotation marks around a text with spaces, or give many texts with --file."
+        raise InputError(f"{n_texts} texts are not a pair; {advice}")
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
     instead += "minibert classify --model MODEL --file FILE for lines of text"
     lines = given_texts(arguments, instead)
@@ -89,8 +90,8 @@ def run(arguments: Namespace) -> None:
     cuts = Truncation(model.max_length, long=model.task.long)
     counting: Any = {"threads": arguments.threads, "cuts": cuts}
     if has_classes:
-        asked["classes"] = arguments.classes.split(",")
-        predictions = answers(arguments, lines, partial(zero_shot, model, **asked, **counting))
+        settings["classes"] = arguments.classes.split(",")
+        predictions = answers(arguments, lines, partial(zero_shot, model, **settings, **counting))
     else:
         texts = ((*pair, None)[:2] for pair in pairs)
         predictions = answers(arguments, texts, partial(classify, model, **counting), at_once=1)
@@ -106,7 +107,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _line(predicted: Mapping[str, Any] | None, in_full: bool) -> str:
-    """Format an answer: every class on a line of its own, or the chosen one in one line."""
+    """Format an answer: every class on a line of its own, or only the chosen one."""
     if predicted is None:
         return ""
     if "value" in predicted:

@@ -1,11 +1,11 @@
-"""Compare runs: their curves, the options that differ, their metrics.
+"""Compare runs: their metrics, curves, and the options that differ.
 
-Compares several runs of pretrain, or several of finetune for one task: the
-final metrics, the differences from the first run with 95% intervals if the runs
-have predictions for the same examples (paired bootstrap samples of these), and
-the options that differ. --out writes the same as a page, with the curves of the
-loss and of the metric in one plot. A run that is still training is drawn as far
-as it has come.
+Compares several runs of pretrain, or several runs of finetune for one task:
+their final metrics, and the options that differ. If the runs have predictions
+for the same examples, it adds the differences from the first run, with 95%
+intervals from a paired bootstrap over the examples. --out writes a page with
+the same content, and with the curves of the loss and of the metric. For a run
+that is still training, the curves show what there is so far.
 
 examples:
   minibert compare runs/books runs/books-2 --out books.html
@@ -37,7 +37,7 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Print runs side by side, and write their page.
+    """Print the comparison, and write the page.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> None:
     from minibert.experiments.comparison import compare
 
     if arguments.by and not arguments.out:
-        raise InputError("--by is for the curves, which only a page has; name the page with --out.")
+        raise InputError("--by is for the curves, which are only on the page; name the page with --out.")
     if arguments.out:  # before the work
         require_folder(page_path(arguments.out).parent)
     comparison = compare(arguments.runs, arguments.by or "step")

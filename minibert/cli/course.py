@@ -2,24 +2,25 @@
 
 Copies the notebooks into a folder, without their outputs. Open them in order
 with Jupyter; the first cell of each says what it needs. What you write is
-checked at once, and saved to mine.py beside the notebooks. With --progress it
-says of such a folder which exercises are right.
+checked at once, and saved to mine.py next to the notebooks. --progress tells
+which exercises in such a folder are right.
 
-For teachers, three words in place of the folder (a folder of such a name is
-./grade):
+There are three commands for teachers, which take the place of the folder (for a
+folder with such a name, write ./grade):
 
 `grade` marks the folders that students hand in, each as the course laid it
-out. Every exercise is read from the notebook, without running the notebook,
-and judged with questions drawn from --seed: the same seed gives the same
-marks, and who does not know it can't prepare for it. Answers run in processes
-of their own, without files and with 10 seconds and 1 GiB for an exercise. The
-marks are right, wrong, refused (not the student's own work; the reason is
-given), missing, timed out and crashed. The table in --csv has a line for each
-folder and exercise and is written anew after each folder, so Ctrl-C keeps what
-was graded.
+out. It reads every exercise from the notebook, without running the notebook,
+and judges it with questions drawn from --seed: the same seed gives the same
+marks, and nobody who does not know it can prepare for them. Answers run in
+processes of their own, without access to files, and with 10 seconds and 1 GiB
+for an exercise. The marks are right, wrong, refused (not the student's own
+work; the reason is given), missing, timed out and crashed. The table in --csv
+has a line for each folder and exercise. It is rewritten after each folder, so
+Ctrl-C keeps what was graded.
 
-`notes` prints the usual mistakes of each exercise, with minutes and
-difficulty, and `glossary` the words of all chapters, both as Markdown.
+`notes` prints the usual mistakes in each exercise, with its difficulty and the
+minutes that it takes; `glossary` prints the terms of all chapters. Both print
+Markdown.
 
 examples:
   minibert course my-course
@@ -40,7 +41,7 @@ from minibert.base.json_files import read_json
 from minibert.base.terminal import aligned, counted, emit, json_text, printable, some_of
 from minibert.cli.shared.flags import JSON, QUIET, add_flag, add_switches
 
-WORDS = ("grade", "notes", "glossary")  # instead of a folder
+WORDS = ("grade", "notes", "glossary")  # take the place of a folder
 
 
 def add(parser: ArgumentParser) -> None:
@@ -59,17 +60,17 @@ def add(parser: ArgumentParser) -> None:
     )
     text = "where to put the notebooks; created if it does not exist. Or grade, notes or glossary"
     parser.add_argument("folder", metavar="DIR", help=text)
-    text = "what to grade, or the chapters to print notes of, such as 05 (default: all)"
-    parser.add_argument("folders", metavar="DIR|CHAPTER", nargs="*", help=text)
-    add_switches(parser, progress="judge what is written in DIR, and say what is right in each chapter")
-    text = "of the questions that are asked (default with --progress: others each time)"
+    text = "the folders to grade, or the chapters to print notes on, such as 05 (default: all)"
+    parser.add_argument("folders", metavar="DIR|CHAPTER", nargs="*", default=[], help=text)
+    add_switches(parser, progress="judge the exercises in DIR, and print how many are right in each chapter")
+    text = "seed of the questions (with --progress, by default: different ones each time)"
     add_flag(parser, "--seed N", text, type=int)
-    add_flag(parser, "--csv FILE", "the table of marks that `grade` writes; one that is there is replaced")
+    add_flag(parser, "--csv FILE", "the table of marks that `grade` writes; an existing file is replaced")
     add_switches(parser, quiet=QUIET, json=JSON)
 
 
 def run(arguments: Namespace) -> None:
-    """Lay the course out, or do what a word in place of the folder says.
+    """Lay out the course, or do what the word in place of the folder says.
 
     Parameters
     ----------
@@ -79,13 +80,13 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When something that was given does not fit, or can't be used.
+        When flags or folders don't belong to what is to be done, or can't be used.
     """
     word = arguments.folder if arguments.folder in WORDS else ""
-    given = {"progress": arguments.progress, "seed": arguments.seed is not None, "csv": arguments.csv}
+    is_given = {"progress": arguments.progress, "seed": arguments.seed is not None, "csv": arguments.csv}
     taken = {"grade": ("seed", "csv"), "": ("progress", "seed") if arguments.progress else ()}.get(word, ())
-    for name, is_given in given.items():
-        if is_given and name not in taken:
+    for name, value in is_given.items():
+        if value and name not in taken:
             where = f"course {word}" if word else "laying out the course"
             raise InputError(f"`{name}` is not for {where}; leave it out.")
     if arguments.folders and not word:
@@ -117,9 +118,9 @@ def _lay_out(arguments: Namespace) -> None:
     sources = sorted(notebook_folder().glob("[0-9][0-9]_*.ipynb"))
     if not sources:
         raise InputError(f"{notebook_folder()} has no notebooks; reinstall minibert from a checkout.")
-    there = [path.name for path in sources if (folder / path.name).exists()]
-    if there:
-        raise InputError(f"'{folder}' has {some_of(there)} already; choose another folder.")
+    existing = [path.name for path in sources if (folder / path.name).exists()]
+    if existing:
+        raise InputError(f"'{folder}' has {some_of(existing)} already; choose another folder.")
     require_folder(folder, "another folder")
     for path in sources:
         notebook = read_json(path)
@@ -135,7 +136,7 @@ def _lay_out(arguments: Namespace) -> None:
 
 
 def _show_progress(arguments: Namespace) -> None:
-    """Judge the exercises of one folder, and print how many of each chapter are right."""
+    """Judge the exercises of one folder, and print how many are right in each chapter."""
     from minibert.course.answers import require_course
     from minibert.course.grading import any_seed, chapters, count_exercises, grade
     from minibert.course.notes import plans
@@ -147,31 +148,31 @@ def _show_progress(arguments: Namespace) -> None:
     with Progress(count_exercises(), "exercises", not arguments.quiet) as progress:
         marks = grade(folder, seed, progress.add)
     if arguments.json:
-        emit(json_text({"folder": str(folder), "seed": seed, "marks": [one._asdict() for one in marks]}))
+        emit(json_text({"folder": str(folder), "seed": seed, "marks": [mark._asdict() for mark in marks]}))
         return
     rows = []
     for plan in plans(chapters()):
-        own = [one for one in marks if one.chapter == plan.number]
-        right = sum(one.mark == "right" for one in own)
-        left = sum(task.minutes for task, one in zip(plan.tasks, own, strict=True) if one.mark != "right")
-        rest = f"about {left} minutes left" if left else ""
-        rows.append((plan.number, printable(plan.title), f"{right} of {len(own)}", rest))
+        of_chapter = [mark for mark in marks if mark.chapter == plan.number]
+        is_right = [mark.mark == "right" for mark in of_chapter]
+        minutes = sum(task.minutes for task, right in zip(plan.tasks, is_right, strict=True) if not right)
+        rest = f"about {minutes} minutes left" if minutes else ""
+        rows.append((plan.number, printable(plan.title), f"{sum(is_right)} of {len(is_right)}", rest))
     for line in aligned(rows):
         emit(line)
-    for one in marks:
-        if one.mark not in ("right", "missing"):
-            emit(f"{one.exercise} {one.mark}: {printable(one.message)}")
-    right = sum(one.mark == "right" for one in marks)
-    emit(f"{right} of {counted(len(marks), 'exercise')} are right (seed {seed}).")
+    for mark in marks:
+        if mark.mark not in ("right", "missing"):
+            emit(f"{mark.exercise} {mark.mark}: {printable(mark.message)}")
+    n_right = sum(mark.mark == "right" for mark in marks)
+    emit(f"{n_right} of {counted(len(marks), 'exercise')} are right (seed {seed}).")
 
 
 def _grade(arguments: Namespace) -> None:
-    """Mark the folders of students; write the table after each."""
+    """Mark the folders of students; write the table after each folder."""
     from minibert.course.answers import require_course
     from minibert.course.grading import Mark, count_exercises, grade
     from minibert.training.runlog import Progress, logger
 
-    folders = [Path(one) for one in arguments.folders]
+    folders = [Path(folder) for folder in arguments.folders]
     if not folders:
         raise InputError("Grading needs the folders of students; give one or more.")
     if arguments.seed is None or not arguments.csv:
@@ -187,17 +188,17 @@ def _grade(arguments: Namespace) -> None:
     with Progress(len(folders) * count_exercises(), "exercises", not arguments.quiet) as progress:
         try:
             for folder in folders:
-                own = grade(folder, arguments.seed, progress.add)
-                by_folder[str(folder)] = own
-                marks += own
+                graded = grade(folder, arguments.seed, progress.add)
+                by_folder[str(folder)] = graded
+                marks += graded
                 atomic_text(table, _csv_of(marks))
                 if not arguments.quiet:
-                    logger.info(_summary(str(folder), own))
+                    logger.info(_summary(str(folder), graded))
         except KeyboardInterrupt:
             logger.info(f"{table} has {counted(len(by_folder), 'folder')} of {len(folders)}.")
             raise
     if arguments.json:
-        result = {"seed": arguments.seed, "csv": str(table), "marks": [one._asdict() for one in marks]}
+        result = {"seed": arguments.seed, "csv": str(table), "marks": [mark._asdict() for mark in marks]}
         emit(json_text(result))
     else:
         _print_table(by_folder)
@@ -205,16 +206,16 @@ def _grade(arguments: Namespace) -> None:
 
 
 def _summary(folder: str, marks: list[Any]) -> str:
-    """Return how often each mark was given to a folder, in a line."""
+    """Summarise the marks of a folder in one line: how often each was given."""
     from minibert.course.grading import tally
 
-    seconds = sum(one.seconds for one in marks)
+    seconds = sum(mark.seconds for mark in marks)
     counts = ", ".join(f"{count} {name}" for name, count in tally(marks))
     return f"{printable(folder)}: {counts} of {counted(len(marks), 'exercise')}, {seconds:.0f} seconds"
 
 
 def _print_table(by_folder: dict[str, list[Any]]) -> None:
-    """Print what of each chapter is right, the sums, and what a teacher has to look at."""
+    """Print how much of each chapter is right, the totals, and what a teacher should look at."""
     from minibert.course.grading import chapters
 
     numbers = chapters()
@@ -222,31 +223,31 @@ def _print_table(by_folder: dict[str, list[Any]]) -> None:
     for folder, marks in by_folder.items():
         row = [printable(folder)]
         for number in numbers:
-            own = [one.mark == "right" for one in marks if one.chapter == number]
-            row.append(f"{sum(own)}/{len(own)}")
-        right = sum(one.mark == "right" for one in marks)
-        rows.append([*row, f"{right}/{len(marks)}"])
+            is_right = [mark.mark == "right" for mark in marks if mark.chapter == number]
+            row.append(f"{sum(is_right)}/{len(is_right)}")
+        n_right = sum(mark.mark == "right" for mark in marks)
+        rows.append([*row, f"{n_right}/{len(marks)}"])
     for line in aligned(rows, 1):
         emit(line)
     for folder, marks in by_folder.items():
         emit(_summary(folder, marks))
-        for one in marks:
-            if one.mark in ("refused", "timed out", "crashed"):
-                emit(f"  {one.exercise} {one.mark}: {printable(one.message)}")
+        for mark in marks:
+            if mark.mark in ("refused", "timed out", "crashed"):
+                emit(f"  {mark.exercise} {mark.mark}: {printable(mark.message)}")
 
 
 def _csv_of(marks: list[Any]) -> str:
-    """Return marks as a table; no cell of it is a formula where a spreadsheet opens it."""
+    """Return marks as CSV; a spreadsheet takes no cell for a formula."""
     import csv
     import io
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("folder", "chapter", "exercise", "mark", "message", "seconds"))
-    for one in marks:
-        cells = [printable(cell) if isinstance(cell, str) else cell for cell in one]
-        for place, cell in enumerate(cells):
+    for mark in marks:
+        cells = [printable(cell) if isinstance(cell, str) else cell for cell in mark]
+        for column, cell in enumerate(cells):
             if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")):
-                cells[place] = f"'{cell}"
+                cells[column] = f"'{cell}"
         writer.writerow(cells)
     return text.getvalue()

@@ -1,31 +1,31 @@
-"""Write text as token shards, in one job or in parts by many.
+"""Write text as token shards, in one job or split over several.
 
-Turns text into token shards: a folder with every token as a number, about two
-bytes each, and the vocabulary. `minibert pretrain --shards` trains on it,
-however large it is, on any number of machines; each reads only what it needs.
+Turns text into token shards: a folder with the vocabulary and the ids of all
+tokens, about two bytes each. `minibert pretrain --shards` trains on it, however
+large it is, on any number of machines; each machine reads only what it needs.
 (`minibert pretrain CORPUS` does all of this by itself.)
 
-N jobs, on any machines, can prepare a large corpus: each makes its --part I/N
-of the files, about the same number of bytes, and never splits a file. Training
-gives the same bytes for any N. A job that is started again keeps a finished
-part.
+N jobs, on any machines, can prepare a large corpus together. Each makes one
+--part I/N: whole files, and about as many bytes as the other parts. Training
+gives the same bytes for any N. A job that is started again keeps its part if
+that is finished.
 
-With --show it prints training instances as the model sees them: two spans, with
-masked words, and in braces the words that were there.
+With --show, it prints training instances as the model sees them: two spans with
+masked words, each followed by the original word in braces.
 
 examples:
   minibert data articles/ --vocab runs/books --out shards
   minibert data notes.txt --out shards --show 3 --seq-length 64
   minibert data enwiki.xml.bz2 --vocab vocabulary --out shards
 
-a large corpus in 16 parts; a job array of a batch system can replace this loop:
+a large corpus in 16 parts (a job array of a batch system can replace the loop):
   minibert vocab articles/ --vocab-size 30000 --out vocabulary
   for i in $(seq 16); do
     minibert data articles/ --vocab vocabulary --out shards --part $i/16 &
   done; wait
   minibert pretrain --shards shards --size base --steps 1000000
 
-one large file would be left to a single part; split it first, between lines:
+a single large file would all be in one part, so split it first, between lines:
   split -n l/64 --additional-suffix=.txt articles.txt articles/
 """
 
@@ -67,11 +67,11 @@ def add(parser: ArgumentParser) -> None:
     add_corpus(parser)
     text = "a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)"
     add_flag(parser, "--vocab PATH", text)
-    text = "keep case and accents, with --vocab too"
+    text = "keep case and accents, also with --vocab"
     parser.add_argument("--cased", dest="lower_case", action="store_false", help=text)
     add_switches(parser, keep_accents=KEEP_ACCENTS, segmented=SEGMENTED)
     add_flag(parser, "--out DIR", "the folder to write, or to continue", required=True)
-    add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in its own folder in --out")
+    add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in a folder of its own in --out")
     add_layout(parser)
     add_column(parser)
     add_switches(parser, quiet=QUIET, json=JSON)
@@ -84,7 +84,7 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Write token shards, or a part of them, and print instances.
+    """Write token shards, or one part of them, and print instances.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When --show, --seed or --part can't be used, or the text, the vocabulary or the folder.
+        When --show, --seed, --part, the text, the vocabulary or the folder can't be used.
     """
     from minibert.base.options import MOST
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
@@ -123,7 +123,7 @@ def run(arguments: Namespace) -> None:
         layout += f" --column {arguments.column}"
     planned, part_files = plan_part(files, part, layout, tokenizer)
     made = finished_part(out, planned)
-    was_there = made is not None
+    existed = made is not None
     layouts: dict[str, int] = {}
     place = part.folder_in(out)
     if not made:
@@ -138,7 +138,7 @@ def run(arguments: Namespace) -> None:
     facts: dict[str, Any] = {
         "folder": str(place),
         "part": str(part),
-        "was_there": was_there,
+        "was_there": existed,
         "files": len(part_files),
         "documents": getattr(shards, "n_documents", 0),
         "sentences": getattr(shards, "n_sentences", 0),
@@ -156,17 +156,17 @@ def run(arguments: Namespace) -> None:
 
 
 def _report(facts: dict[str, Any], part: Any, n_files: int, layouts: str, out: Path) -> None:
-    """Print what was written, and what is left to do where parts are made."""
+    """Print what was written and, for parts, which ones are missing."""
     place = facts["folder"]
     if facts["was_there"]:
-        emit(f"{place} has them already, of the same files and vocabulary:")
+        emit(f"{place} already has them, from the same files and vocabulary:")
     if part.parts > 1:
         emit(f"Part {part}, {facts['files']:,} of {counted(n_files, 'file')}:")
     if facts["documents"]:
         counts = ", ".join(counted(facts[noun + "s"], noun) for noun in ("document", "sentence", "token"))
         emit(f"{counts}, {facts['bytes'] / facts['tokens']:.2f} bytes a token in {place}")
     else:
-        emit(f"no text: no file with text has its middle in this part's share; {place} says so.")
+        emit(f"No text: no file has its middle in this part's share. {place} records that.")
     if layouts:
         emit(layouts)
     missing = facts["missing_parts"]
@@ -177,7 +177,7 @@ def _report(facts: dict[str, Any], part: Any, n_files: int, layouts: str, out: P
 
 
 def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
-    """Load the tokenizer that was named or that the folder has, or learn one from the text."""
+    """Load the tokenizer that was named or is in the folder, or learn one from the text."""
     from minibert.data.shards.parts import MANIFEST, require_free
     from minibert.pretraining.preparation import learn_vocabulary
     from minibert.tokenizer import Tokenizer, text_rules
@@ -190,7 +190,7 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
         raise InputError(f"--part {part} needs --vocab, as all parts share one vocabulary; {advice}")
     if (out / MANIFEST).exists():
         return Tokenizer.from_pretrained(out, **cased)
-    require_free(out)  # before the learning, which takes a while
+    require_free(out)  # before learning, which takes a while
     require_folder(out)
     learning = {"lower_case": arguments.lower_case, "show": not arguments.quiet, "column": arguments.column}
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
@@ -198,7 +198,7 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
 
 
 def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:
-    """Yield training instances as text: pieces, with what is to be predicted in braces after them."""
+    """Yield training instances as text: pieces, those to predict followed by the original in braces."""
     from minibert.data.instances import Instances
     from minibert.data.shards.joined import open_shards
 
@@ -207,7 +207,7 @@ def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> It
     shards = open_shards(out, tokenizer)
     instances = Instances(shards, np.arange(shards.n_documents), tokenizer, options, seed)
     for sequence, _ in islice(instances.stream(), count):
-        assert sequence is not None  # it is for other machines only
+        assert sequence is not None  # None is for other machines
         pieces = [tokenizer.vocab[piece] for piece in sequence.input_ids]
         for position, label in zip(sequence.masked_positions, sequence.masked_labels, strict=True):
             pieces[position] += "{" + tokenizer.vocab[label] + "}"

@@ -1,11 +1,11 @@
 """Measure a pre-training run, or a fine-tuned model on its task.
 
-Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
-on positions that show [MASK], and next-sentence accuracy. For comparison it
-gives the unigram entropies of those targets and of the whole text, the lowest
-loss without any context, and the loss with the words of the context shuffled.
-After fine-tuning: the official metrics of the task, with a 95% interval;
-several models are averaged, as in predict.
+Measures a model. After pre-training: masked-LM loss, perplexity and accuracy at
+[MASK], and next-sentence accuracy. For comparison, it gives the lowest loss
+possible without any context, which is the unigram entropy (of these targets,
+and of the whole text), and the loss with the words of the context shuffled.
+After fine-tuning: the official metrics of the task, with 95% intervals; the
+predictions of several models are averaged, as in predict.
 
 examples:
   minibert evaluate --model runs/books
@@ -32,22 +32,20 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag for "
-    text += "more fine-tuned models, which are averaged"
+    text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag to average "
+    text += "several fine-tuned models"
     flags.add_model(parser, text, action="append")
     masked = parser.add_argument_group("after pre-training")
-    text = "text to evaluate on; next sentences only if it has several documents of several sentences "
-    text += "(default: the held-out documents)"
+    text = "text to evaluate on (default: the held-out documents); next sentences need several documents "
+    text += "of several sentences"
     masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
     flags.add_flag(
-        masked, "--seq-length N", "tokens in a sequence (default: the longest of the run, else 128)"
+        masked, "--seq-length N", "tokens in a sequence (default: the longest of the run, or else 128)"
     )
     flags.add_flag(masked, "--targets N", f"[MASK]s to score (default: {TARGETS})")
     flags.add_layout(masked, None)
     flags.add_column(masked, None)
-    text = (
-        "print the loss of whole words instead, in nats per byte, to compare models of different vocabularies"
-    )
+    text = "print the loss of whole words in nats per byte, to compare models with different vocabularies"
     flags.add_switches(masked, per_byte=text)
     add_measured(parser.add_argument_group("after fine-tuning"), split=None)
     flags.add_engine(parser)
@@ -65,7 +63,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When flags are given that are for models of another kind, or several models that can't be averaged.
+        When flags are for models of another kind, or several models can't be averaged.
     """
     from minibert.finetuning.models import is_finetuned
 
@@ -102,7 +100,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _refuse(arguments: Namespace, why: str, names: str) -> None:
-    """Raise InputError when one of these flags is given."""
+    """Raise InputError if one of these flags was given."""
     values = flags.given(arguments, names)
     given = [name for name, value in values.items() if value is not None and value is not False]
     if given:

@@ -1,18 +1,18 @@
-"""Write a folder to share, with a model card; convert checkpoints.
+"""Write a model into a folder to share; convert checkpoints.
 
 Writes a BERT into a folder that you can share: weights, configuration,
 vocabulary, the task that it was fine-tuned for, and README.md, a model card in
-Hugging Face's form that is written from the run. Checkpoints, shards and paths
-of this machine are left out. MODEL is a run, or a folder with
-  config.json       and model.safetensors, or pytorch_model.bin: its pickle is
-                    read as data, no code in it runs
+Hugging Face's format, made from the run. Checkpoints, shards and paths of this
+machine are left out. MODEL is a run, or a folder with
+  config.json       and model.safetensors or pytorch_model.bin; the pickle is
+                    read as data, and no code in it runs
   bert_config.json  and bert_model.ckpt.*, Google's checkpoint, read without
                     TensorFlow; each tensor's checksum is verified
-and may have any head: of pre-training, or for classes, tags, spans, choices.
-It lists the tensors that were missing, unused or changed, and invents none. A
-model card by another author is copied as it is; in one by minibert, only the
-instructions for use are rewritten. The folder --out is written completely or
-not at all.
+with any head: of pre-training, or for classes, tags, spans or choices. The
+command lists the tensors that were missing, unused or changed, and makes none
+up. A model card by another author is copied as it is; in one by minibert, only
+the instructions for use are rewritten. The folder --out is written completely
+or not at all.
 
 examples:
   minibert export --model runs/books --out books-bert
@@ -42,7 +42,7 @@ from minibert.base.terminal import emit, json_text, printable, some_of
 from minibert.cli.shared.flags import JSON, add_flag, add_model, add_switches
 from minibert.model.pools import WRITTEN
 
-# What goes with a vocabulary.
+# The files of a tokenizer.
 TOKENIZER = (
     VOCABULARY_FILE,
     TOKENIZER_FILE,
@@ -50,19 +50,19 @@ TOKENIZER = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-# What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
+# What minibert needs for answers: the task, or the LSTMs on top of the model.
 TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors", "estimator.json")
-# Where others' tools note in a tokenizer_config.json what it was read from.
+# Fields of tokenizer_config.json in which other tools note where they read it from.
 ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
 
 
 class OldFormat(Action):
-    """A flag for which there is one value left: an error says what takes the place of the other."""
+    """A flag with only one value left; for another value, an error says what to do instead."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
-        """Exit with 2, unless the value is the one that is left."""
+        """Exit with 2, unless the value is the remaining one."""
         if values == "onnx":
-            parser.error(f"{flag} {values}: leave {flag} out; --onnx writes model.onnx beside the model")
+            parser.error(f"{flag} {values}: leave {flag} out; --onnx writes model.onnx next to the model")
         if values != "hugging-face":
             parser.error(
                 f"{flag} {values}: only Hugging Face's format is written; leave {flag} out, and for "
@@ -86,15 +86,15 @@ def add(parser: ArgumentParser) -> None:
         parser.add_argument(old, action=OldFormat, dest=SUPPRESS, help=SUPPRESS)
     dtypes = ("float32", "float16", "bfloat16")
     add_flag(parser, "--dtype TYPE", "float32, float16 or bfloat16", "float32", choices=dtypes)
-    text = "also write files for sentence-transformers; a text is the mean of its tokens, or its [CLS]"
+    text = "also write files for sentence-transformers: the vector of a text is its mean, or that of [CLS]"
     add_flag(parser, "--sentence-transformers", text, choices=WRITTEN, dest="pool")
-    text = "also write model.onnx, by transformers and PyTorch, and compare it with them in onnxruntime; the "
-    add_switches(parser, onnx=text + "extra minibert-scratch[onnx] brings these")
+    text = "also write model.onnx with transformers and PyTorch, and check it in onnxruntime; this needs the "
+    add_switches(parser, onnx=text + "extra minibert-scratch[onnx]")
     add_switches(parser, json=JSON)
 
 
 def run(arguments: Namespace) -> None:
-    """Write the folder to hand on, and print what was changed.
+    """Write the folder, and print what was read, changed and written.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When flags do not go together or with the model, the folder is not free, or the model can't be read.
+        When flags contradict each other or the model, the folder is not free, or the model can't be read.
     """
     from minibert import hub
     from minibert.hub.onnx import write_onnx
@@ -116,18 +116,18 @@ def run(arguments: Namespace) -> None:
     _check(arguments, dest)
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
-    assert weights is not None  # they are read
+    assert weights is not None  # they have been read
     if config.is_decoder and arguments.pool == "cls":
         raise InputError("--sentence-transformers cls: left to right [CLS] sees only itself; choose mean.")
     folder = folder_of(source)
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
-    # Before the folder is begun: an error of reading is not one of writing.
-    named = source if source.is_dir() else folder  # of an older sentence-transformers the folder around it
+    # Read before writing begins, so that an error of reading is not taken for one of writing.
+    named = source if source.is_dir() else folder  # in older sentence-transformers, the parent of `folder`
     modules = module_files(named)
-    beside = _files_beside(folder, named)
+    files = _accompanying_files(folder, named)
     if not arguments.pool:
-        beside |= modules
-    notes = _complete_tokenizer(beside, folder)
+        files |= modules
+    notes = _complete_tokenizer(files, folder)
     missing = list(report.missing)
     if params.decoder is not None:
         notes.append(
@@ -148,11 +148,11 @@ def run(arguments: Namespace) -> None:
     is_step = folder != weights.parent
     name = dest.resolve().name
     about = Exported(name, config, params.count(), head, labels, not pools_last, is_step, arguments.pool)
-    _add_card(beside, folder, about, missing)
+    _add_card(files, folder, about, missing)
 
     def fill(temporary: Path) -> None:
         hub.save_hf(temporary, config, params, labels, dtype=arguments.dtype, omit=missing)
-        _write_files(temporary, beside)
+        _write_files(temporary, files)
         if arguments.onnx:
             has_pooler = not any("pooler" in name for name in missing)
             error = write_onnx(temporary, has_pooler)
@@ -169,7 +169,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _facts(weights: Path, about: Any, missing: list[str]) -> dict[str, Any]:
-    """Return what was read, an `Exported`, for JSON."""
+    """Return facts about the model that was read, for JSON; `about` is an `Exported`."""
     config = about.config
     return {
         "source": str(weights),
@@ -184,17 +184,17 @@ def _facts(weights: Path, about: Any, missing: list[str]) -> dict[str, Any]:
 
 
 def _kind_of_head(params: Any, missing: list[str]) -> str:
-    """Return the kind of the head, "none" where all of the heads of pre-training are missing."""
+    """Return the kind of the head: "none" if all heads of pre-training are missing."""
     from minibert.hub import to_hf
 
-    of_heads = {name for name in to_hf(params) if name.startswith("cls.")}
-    if of_heads and of_heads <= set(missing):
+    heads = {name for name in to_hf(params) if name.startswith("cls.")}
+    if heads and heads <= set(missing):
         return "none"
     return params.head.kind
 
 
 def _check(arguments: Namespace, dest: Path) -> None:
-    """Raise InputError when flags do not go together, or the folder can't be written."""
+    """Raise InputError if the folder can't be written, or libraries for --onnx are missing."""
     from minibert.hub.onnx import require_libraries
 
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
@@ -204,30 +204,30 @@ def _check(arguments: Namespace, dest: Path) -> None:
         require_libraries()
 
 
-def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[str]) -> None:
-    """Write the model card among the files that go along, unless there is one of another author.
+def _add_card(files: dict[str, bytes], folder: Path, about: Any, missing: list[str]) -> None:
+    """Add the model card to the files that accompany a model, unless another author has written one.
 
-    What is handed on, an `Exported`, is completed by these files; `missing` are tensors that are not.
+    These files complete `about`, an `Exported`; `missing` are the tensors that the model lacks.
     """
     from minibert.reports.card import CARD, is_minibert_card, model_card, renewed
     from minibert.tasks.stored import TaskFile
 
-    before = beside.get(CARD, b"").decode(errors="replace")
-    if CARD in beside and not is_minibert_card(before):
+    before = files.get(CARD, b"").decode(errors="replace")
+    if CARD in files and not is_minibert_card(before):
         return
-    if not about.pool and MODULES_FILE in beside:
+    if not about.pool and MODULES_FILE in files:
         about = replace(about, pool="mean")
-    if "tagger.json" in beside:  # with LSTMs on it, which only minibert knows
+    if "tagger.json" in files:  # LSTMs on top, which only minibert knows
         about = replace(about, head="tag", for_transformers=False)
     if about.head == "pretraining" and any(name.startswith("cls.predictions") for name in missing):
         about = replace(about, head="none")  # a head for the next sentence alone guesses no words
-    if TASK_FILES[0] in beside:
+    if TASK_FILES[0] in files:
         about = replace(about, pair=TaskFile.load(folder).pair)
     elif about.head == "choice":
         about = replace(about, choices="swag")
-    has_vocabulary = VOCABULARY_FILE in beside or TOKENIZER_FILE in beside
+    has_vocabulary = VOCABULARY_FILE in files or TOKENIZER_FILE in files
     card = model_card(folder, replace(about, vocabulary=has_vocabulary))
-    beside[CARD] = (renewed(before, card) if before else card).encode()
+    files[CARD] = (renewed(before, card) if before else card).encode()
 
 
 def _write_files(folder: Path, files: dict[str, bytes]) -> None:
@@ -238,7 +238,7 @@ def _write_files(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Return the bytes of all files of a folder, by their paths in it."""
+    """Return the sizes in bytes of all files in a folder, by their paths in it."""
     sizes = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -246,12 +246,12 @@ def _sizes(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def _files_beside(folder: Path, named: Path) -> dict[str, bytes]:
-    """Read what is to go along with a model, by the names of files; its card lies in the folder `named`."""
+def _accompanying_files(folder: Path, named: Path) -> dict[str, bytes]:
+    """Read the files that accompany a model, by name; the model card is in the folder `named`."""
     from minibert.hub.loading import RUNS
 
     wanted = [folder / name for name in (*TOKENIZER, *TASK_FILES)]
-    is_run = any((folder / name).exists() for name in RUNS)  # whose card is written by this command
+    is_run = any((folder / name).exists() for name in RUNS)  # its card is written by this command
     if not is_run:
         wanted.append(named / "README.md")
     files = {}
@@ -280,14 +280,14 @@ def _json_file(value: Any) -> bytes:
 
 
 def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
-    """Add what the vocabulary of a folder lacks; return sentences about what had to be guessed."""
+    """Add what the vocabulary lacks; return sentences about what had to be guessed."""
     if VOCABULARY_FILE not in files:
-        return [] if TOKENIZER_FILE in files else [f"{folder} has no vocabulary to go along"]
+        return [] if TOKENIZER_FILE in files else [f"{folder} has no vocabulary"]
     if TOKENIZER_CONFIG_FILE in files or TOKENIZER_FILE in files:
         return []
     from minibert.tokenizer.formats import is_cased
 
-    # Google's folders tell by their names alone whether text is to be lower-cased.
+    # In Google's models, only the name of the folder says whether text is lower-cased.
     cased = is_cased(files[VOCABULARY_FILE].decode(errors="replace").split("\n"))
     options = {"tokenizer_class": "BertTokenizer", "do_lower_case": not cased}
     files[TOKENIZER_CONFIG_FILE] = _json_file(options)
@@ -296,13 +296,13 @@ def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
 
 
 def _text(facts: dict[str, Any], dest: Path) -> str:
-    """Return what was read and written, one line each, with what it is before it."""
+    """Format what was read and written, in lines that begin with a title."""
     sizes = "layers {layers}, hidden size {hidden_size}, heads {heads}, vocabulary {vocab_size:,}"
     head = facts["head"]
     if facts["labels"]:
         head += f" ({', '.join(facts['labels'])})"
     missing = facts["missing"]
-    if facts["head"] == "none":  # a bare encoder, which is nothing odd
+    if facts["head"] == "none":  # an encoder alone, which is nothing unusual
         missing = [name for name in missing if not name.startswith("cls.")]
         missing.append("the heads of pre-training")
     rows = [

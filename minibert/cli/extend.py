@@ -1,13 +1,12 @@
 """Add your own words to a trained BERT.
 
 Appends new pieces to the vocabulary of a model: words from a file, or pieces
-learned from a text by the objective of `minibert vocab`, starting from the
-present vocabulary, and special tokens. Old pieces keep their ids and their
-embeddings. The embedding of a new piece starts as the mean of those of the
-pieces that it replaces. Words without a new piece are split as before, with the
-same result of the model; words that begin with a new piece are split
-differently, and the report shows them. Train further with
-`minibert pretrain --model DIR`.
+learned from a text as `minibert vocab` does, starting from the present
+vocabulary; and special tokens. Old pieces keep their ids and embeddings. The
+embedding of a new piece starts as the mean of the pieces that it replaces.
+Words in which no new piece occurs are split as before, and the model computes
+the same for them; words that begin with a new piece are split differently, and
+the report shows them. Train further with `minibert pretrain --model DIR`.
 
 examples:
   minibert extend --model runs/books --words terms.txt --out runs/terms
@@ -35,13 +34,13 @@ def add(parser: ArgumentParser) -> None:
     add_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")
     add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
     where = parser.add_mutually_exclusive_group()
-    add_flag(where, "--words FILE", "the new words, one per line; those that are pieces already are left out")
+    add_flag(where, "--words FILE", "the new words, one per line; those that already are pieces are left out")
     text = "learn new pieces from this text: files, folders or globs"
     where.add_argument("--learn-from", metavar="CORPUS", nargs="+", default=[], help=text)
     add_flag(parser, "--n N", "pieces to learn (default: 500)")
     text = "a string that becomes one piece wherever it occurs, such as [DRUG]; repeat the flag for more"
     add_flag(parser, "--special-token TOKEN", text, dest="special_tokens", action="append")
-    text = "other text, to evaluate vocabularies and models on"
+    text = "other text, to evaluate both vocabularies and models on"
     parser.add_argument("--measure-on", metavar="CORPUS", nargs="+", default=[], help=text)
     add_engine(parser)
     add_switches(parser, quiet=QUIET_REPORT, json=JSON)

@@ -1,11 +1,12 @@
-"""Write vectors of texts or of their tokens, from any layers.
+"""Write vectors of texts, or of their tokens, from any layers.
 
-Writes the vectors that a BERT computes for texts, the lines of --file or of the
-standard input: one for each text, or one for each of its tokens. A .npy file is
-one array with a row for each text; with --pool none a row for each token, and
-NAME.cu_seqlens.npy beside it says at which row each text begins. A .jsonl file
-has a line for each text. For a folder of sentence-transformers the vectors are
-those of SentenceTransformer.encode, unless --pool or --layers asks for others.
+Writes the vectors that a BERT computes for texts: one for each text, or one for
+each of its tokens. Without TEXT, every line of --file or of the standard input
+is a text. A .npy file is one array with a row for each text; with --pool none,
+it has a row for each token, and NAME.cu_seqlens.npy says in which row each text
+begins. A .jsonl file has a line for each text. For a sentence-transformers
+folder, the vectors are those of SentenceTransformer.encode, unless --pool or
+--layers asks for others.
 
 examples:
   minibert features --model runs/books --file questions.txt --out questions.npy
@@ -13,7 +14,6 @@ examples:
 """
 
 import os
-import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,20 +37,19 @@ def add(parser: ArgumentParser) -> None:
         Parser of this command.
     """
     parser.usage = "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers N] [...]"
-    # To argparse "-1" is a value and "-1,-2" a flag.
-    parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")
     flags.add_model(parser, "a folder with a BERT, fine-tuned or not, or RUN@STEP")
     add_texts(parser)
     flags.renamed(parser, "--text", "--file")
     flags.add_flag(parser, "--out FILE", "a .npy or .jsonl file to write", required=True)
-    text = "the layers to concatenate: numbers separated by commas, 0 for the embeddings, -1 for the "
-    flags.add_flag(parser, "--layers LAYERS", text + "last; or all; or embeddings", "-1")
+    text = "the layers to concatenate: numbers separated by commas (0: the embeddings, -1: the last layer), "
+    flags.add_flag(parser, "--layers LAYERS", text + "all, or embeddings", "-1")
     text = f"the vector of a line: {either([pool.about for pool in POOLS.values()])}"
     text += " (default: mean, or what a folder of sentence-transformers makes of the last layer)"
     flags.add_flag(parser, "--pool", text, choices=tuple(POOLS))
-    flags.add_switches(parser, normalize="make each vector of length 1: products are then cosines")
-    flags.add_switches(parser, pair="the first tab in each text stands between the two of a pair")
-    text = "longest sequence; longer lines are cut (default: the model's positions, or what the folder says)"
+    flags.add_switches(parser, normalize="scale each vector to length 1, so that dot products are cosines")
+    flags.add_switches(parser, pair="each text is a pair, divided at its first tab")
+    text = "tokens in the longest sequence; longer lines are cut (default: what the folder says, or the "
+    text += "number of the model's positions)"
     flags.add_flag(parser, "--max-length N", text)
     flags.add_switches(parser, quiet=flags.QUIET)
     flags.add_engine(parser)
@@ -68,7 +67,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When the file to write is one that is read, or can't be written.
+        When the file to write is also read, or can't be written.
     """
     from minibert.ask.inference import Bert
     from minibert.engines import limited_threads
@@ -109,13 +108,13 @@ def _pairs(texts: Iterator[str]) -> Iterator[tuple[str, str]]:
 
 
 def _watched(arguments: Namespace, progress: Any, by_bytes: bool) -> Iterator[str]:
-    """Yield texts, and show as progress what was read of the files, or the number of texts."""
-    place = 0
+    """Yield texts; show as progress how much of the files was read, or the number of texts."""
+    position = 0
 
     def add(now: int) -> None:
-        nonlocal place
-        progress.add(now - place if now >= place else now)  # a second file begins at 0
-        place = now
+        nonlocal position
+        progress.add(now - position if now >= position else now)  # a second file begins at 0
+        position = now
 
     for text in given_texts(arguments, progress=add if by_bytes else None):
         yield text

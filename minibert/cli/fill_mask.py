@@ -1,13 +1,13 @@
 """Let a trained BERT guess the words at [MASK].
 
-Prints the likeliest pieces at every [MASK] in a text, with their probabilities.
-Without TEXT every line of --file, or of the standard input, is a text; a line
-that can't be answered gets an empty answer and a message on the error stream,
-and the exit status is then 1.
+Prints the most likely pieces at every [MASK] in a text, with their
+probabilities. Without TEXT, every line of --file or of the standard input is a
+text. A line that can't be answered gets an empty answer and a message on the
+error stream, and the exit status is then 1.
 
-With --targets it compares these words only. A word of k pieces, from --targets
-or with --pieces, takes the place of k [MASK]s: its probability is the product
-of those of its pieces, filled in from left to right.
+With --targets, it compares only these words. A word of k pieces, from --targets
+or found with --pieces, stands for k [MASK]s; its probability is the product of
+the probabilities of its pieces, filled in from left to right.
 
 examples:
   minibert fill-mask "The capital of France is [MASK]."
@@ -41,9 +41,9 @@ def add(parser: ArgumentParser) -> None:
     add_flag(parser, "--model MODEL", f"a run folder, RUN@STEP, or a Hugging Face BERT {IN_PACKAGE}")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top N", "guesses for each [MASK]", 5)
-    text = "compare these words only, separated by commas"
+    text = "compare only these words, separated by commas"
     parser.add_argument("--targets", metavar="WORDS", type=lambda words: words.split(","), help=text)
-    add_flag(parser, "--pieces N", "most pieces of a guess", 1)
+    add_flag(parser, "--pieces N", "most pieces in a guess", 1)
     add_engine(parser)
     add_switches(parser, json="print a JSON array for each text instead")
 
@@ -89,7 +89,7 @@ def _refuse_folders(texts: list[str]) -> None:
 
 
 def _lines(masks: Any, in_full: bool) -> Iterator[str]:
-    """Yield the guesses, one line each; where there are several [MASK]s, under their numbers."""
+    """Yield a line for each guess; if there are several [MASK]s, below a line with its number."""
     for number, guesses in enumerate(masks, start=1):
         if len(masks) > 1:
             yield f"[MASK] {number}"

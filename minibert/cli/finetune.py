@@ -1,15 +1,15 @@
 """Teach a trained BERT a task: GLUE, SQuAD, NER, SWAG, your own.
 
 Fine-tunes a trained BERT for a task, as in the paper: adds one output layer,
-trains everything together, evaluates on dev after every epoch and keeps the
-best epoch. The folder that it writes can be loaded by `transformers`, and has a
+trains all layers together, evaluates on dev after every epoch and keeps the
+best epoch. `transformers` can load the resulting folder, which also has a
 report.html to look at. Several batch sizes, learning rates, numbers of epochs
-or restarts make a sweep of all their combinations; the run folder itself holds
+or restarts make a sweep over all combinations; the run folder itself then holds
 the best run.
 
-Progress goes to the error stream, the report to the standard output. Ctrl-C
-saves; --resume continues exactly where the run stopped, with the options it was
-started with.
+Progress goes to the error stream, and the report to the standard output. Ctrl-C
+saves the run; --resume continues exactly where it stopped, with the options
+that it was started with.
 
 examples:
   minibert finetune sst2 --data glue/SST-2 --model runs/books --out runs/sst2
@@ -19,6 +19,7 @@ examples:
   minibert finetune --resume --out runs/sst2
 """
 
+import os
 import shlex
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -39,8 +40,8 @@ RECIPE_TABLE = "\n".join(
 )
 WIDTHS = ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 256, 128))
 NARROW = f"""\
-These rates are for models of width 768 and more. Narrower ones need more, and
-get it without --lr, in place of 5e-05
+These rates are for models of width 768 and more. Narrower models need higher
+rates, and get them unless --lr is given. Instead of 5e-05:
 {WIDTHS}."""
 
 
@@ -69,18 +70,18 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "checkpoint_steps checkpoint_seconds keep")
     flags.add_switches(group, quiet=flags.QUIET_REPORT, json=flags.JSON)
     group = parser.add_argument_group("data")
-    text = "folder of the task's official files, or of train, dev and test tables; or one table"
+    text = "folder with the task's official files, or with train, dev and test tables; or one table"
     flags.add_flag(group, "--data PATH", text)
     text = "the columns of your own table: text, second, label (classify, multilabel, regress), words, "
     text += "tags (tag), question, context, answer, start (qa), id; COLUMN is a name or number. Also "
-    text += "delimiter=';', header=no, layout=words where each word has a line and sentence=COLUMN where "
-    text += "each has a row of a table, whose sentences are numbered there (tag). In the column "
-    text += "label of multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more"
+    text += "delimiter=';' and header=no; for tag, layout=words if each word is on a line of its own, or "
+    text += "sentence=COLUMN if each word is a row and that column numbers the sentences. For multilabel, "
+    text += "the column label has names separated by |, or a list in .jsonl. Repeat the flag for more"
     pair = partial(_pair, "NAME=COLUMN, such as text=review")
     flags.add_flag(group, "--column NAME=COLUMN", text, dest="columns", type=pair, action="append")
-    text = "train together with another task of the same answers, whose train file is added to this one's; "
-    text += "dev stays that of TASK alone. For rte, neutral and contradiction of mnli and snli are "
-    text += "not_entailment. Repeat the flag for more"
+    text = "also train on the train file of another task with the same answers; dev remains that of TASK "
+    text += "alone. For rte, neutral and contradiction in mnli and snli count as not_entailment. Repeat the "
+    text += "flag for more"
     pair = partial(_pair, "TASK=DIR, such as snli=pairs")
     flags.add_flag(group, "--also TASK=DIR", text, type=pair, action="append")
     flags.add_options(group, options, "also_examples train_examples dev_examples split_dev")
@@ -106,7 +107,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When task, data or model is missing, or flags do not go together.
+        When task, data or model is missing, or flags contradict each other.
     """
     from minibert.finetuning.run import finetune
     from minibert.reports.results import report_text
@@ -118,12 +119,16 @@ def run(arguments: Namespace) -> None:
     if arguments.resume:
         options = FinetuneOptions.resumed(Path(arguments.out) / OPTIONS_FILE, **given)
     else:
+        task = given.get("task", "")
+        if task not in TASKS and os.path.exists(task):
+            advice = f"for a table of your own: minibert finetune classify --data {shlex.quote(task)}"
+            raise InputError(f"'{task}' is a file or folder, not a task; {advice}.")
         needed = {"task": "TASK", "data": "--data", "model": "--model"}
-        lacking = ", ".join(word for name, word in needed.items() if name not in given)
-        if lacking:
-            raise InputError(f"A new run needs {lacking}; to resume a run, give --resume and its --out.")
+        missing = ", ".join(word for name, word in needed.items() if name not in given)
+        if missing:
+            raise InputError(f"A new run needs {missing}; to resume a run, give --resume and its --out.")
         options = FinetuneOptions(**given)
-    # Checked here and not by the options, which can't tell a default from the same value that was given.
+    # Checked here because the options can't tell a default from the same value given explicitly.
     if "width" in given and not options.feature_based:
         raise InputError("--width sets the size of the LSTMs of --feature-based; give that as well.")
     no_effect_on_lstms = {
@@ -147,7 +152,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _pair(form: str, text: str) -> tuple[str, str]:
-    """Return `text=review`, which has such a form, as a pair."""
+    """Split `text=review` into a pair; `form` describes what is expected."""
     name, _, value = text.partition("=")
     if not name or not value:
         raise ArgumentTypeError(f"{text!r} is not {form}")

@@ -1,11 +1,11 @@
 """Check every hand-written gradient: the proof sheet.
 
-Checks every operation of an engine, forward and backward, at awkward sizes: in
-float64 against the complex-step derivative of the reference, which is exact to
-rounding, and in float32 against float64. Prints a line for each operation,
-precision and size with its error, the bound and the verdict. Exit status 1 if
-one fails. --html also writes a page: a plot of errors and bounds, with the
-source line of each operation.
+Checks the forward and backward pass of every operation of an engine, at awkward
+sizes: in float64 against the complex-step derivative of the reference, which is
+exact up to rounding, and in float32 against float64. Prints a line for each
+operation, precision and size, with its error, the bound and the verdict. The
+exit status is 1 if one of them fails. --html also writes a page with a plot of
+errors and bounds, and the source line of each operation.
 
 examples:
   minibert gradcheck
@@ -68,7 +68,7 @@ def run(arguments: Namespace) -> int:
         if Path(arguments.html).is_dir():
             raise InputError(f"--html {arguments.html} is a folder; name a file in it.")
         require_folder(Path(arguments.html).parent, "another --html")
-    engines.limited_threads(arguments.threads or 1)  # small matrices only suffer from more
+    engines.limited_threads(arguments.threads or 1)  # more threads only slow down small matrices
     by_name = {}
     for name in arguments.engine or ["auto"]:
         engine = engines.create(name, arguments.threads)

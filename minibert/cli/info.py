@@ -1,13 +1,13 @@
-"""Show what this machine and this installation offer, or prepare it.
+"""Show what this machine and installation offer; compile in advance.
 
 Prints versions, cores, the matrix library, the engines, the tokenizer and the
 optional libraries; for one engine also its instruction set, its threads, and
 the machine's peak rate of floating-point operations with that many threads.
 
-With --warm-up it compiles the loops of the engine numba in advance, so that the
-first step of a run need not wait; what is compiled already is only loaded. The
-machine code is stored where Numba's NUMBA_CACHE_DIR says, else beside the
-package's files or, if these can't be written to, in the user's cache folder.
+With --warm-up, it compiles the loops of the engine numba in advance, so that
+the first step of a run need not wait; loops that are already compiled are only
+loaded. The machine code is stored in NUMBA_CACHE_DIR if that is set, otherwise
+next to the package's files or, if these are read-only, in the user's cache.
 
 examples:
   minibert info
@@ -71,14 +71,14 @@ def run(arguments: Namespace) -> None:
         lines = [value]
         if isinstance(value, dict):
             lines = [f"{name}: {part}" for name, part in value.items()]
-        for number, line in enumerate(lines):
-            first = "" if number else heading
-            emit(f"{first:<{width}}  {line}")
+        for index, line in enumerate(lines):
+            label = heading if index == 0 else ""
+            emit(f"{label:<{width}}  {line}")
 
 
 def _warm_up(dtype: str, as_json: bool) -> None:
-    """Compile the loops of the engine numba for one precision or "both", and say so loop by loop."""
-    engines.create("numba")  # or the sentence that says what is missing
+    """Compile the loops of the engine numba, for one precision or "both", and print each."""
+    engines.create("numba")  # raises an error that says what is missing, if anything
     from minibert.engines.numba.jit import KERNELS, PRECISIONS, folder
 
     precisions = [precision for precision in PRECISIONS if dtype in ("both", precision.name)]
@@ -105,19 +105,19 @@ def _warm_up(dtype: str, as_json: bool) -> None:
 
 
 def information(engine: str = "auto", threads: int | None = None) -> dict[str, Any]:
-    """Return everything that `minibert info` prints, by heading; most of it about this engine.
+    """Collect everything that `minibert info` prints, by heading.
 
     Parameters
     ----------
     engine : str, default "auto"
-        The engine by name.
+        The name of the engine to describe.
     threads : int, optional
-        Number of threads of the engine; one for each core when left out.
+        Number of threads of the engine; by default, one for each core.
 
     Returns
     -------
     dict
-        For each heading a text, or texts by their names.
+        By heading, a text, or a dict of texts and numbers.
     """
     path = embedded_corpus()
     corpus = "missing: install minibert again"
@@ -147,7 +147,7 @@ def _version(library: str) -> str | None:
 
 
 def _blas() -> str:
-    """Name the libraries under NumPy's matrix products as they were loaded, or how NumPy was built."""
+    """Name the loaded libraries that compute NumPy's matrix products, or what NumPy was built with."""
     loaded = []
     for library in engines.blas_libraries():
         if library.get("user_api") == "blas":
@@ -162,7 +162,7 @@ def _blas() -> str:
 
 
 def _engine(name: str) -> str:
-    """Return what an engine would compute with, or what it lacks."""
+    """Say what an engine would compute with, or what it lacks."""
     try:
         _, text = engines.choose(name)
     except InputError as error:
@@ -171,7 +171,7 @@ def _engine(name: str) -> str:
 
 
 def _chosen(name: str, threads: int | None) -> dict[str, Any]:
-    """Describe the engine that `--engine` chooses, and how fast the machine lets it be."""
+    """Describe the engine that `--engine` chooses, and the peak rate of the machine."""
     ops: Any = engines.create(name, threads)
     threads = threads or cores()
     facts: dict[str, Any] = {"name": ops.name, "threads": threads}
@@ -187,17 +187,17 @@ def _chosen(name: str, threads: int | None) -> dict[str, Any]:
 
 
 def _jax_devices() -> dict[str, str] | str:
-    """Return what JAX would compute on, or why on nothing; it is only imported where it is installed."""
+    """Say what JAX would compute on, or why it can't; it is only imported if it is installed."""
     if importlib.util.find_spec("jax") is None:
         return f"not installed: {engines.TABLE['jax'].lacking}"
     try:
         return import_module("minibert.engines.jax.devices").devices()
-    except (ImportError, RuntimeError) as error:  # ours, or JAX's of a jaxlib of another version
+    except (ImportError, RuntimeError) as error:  # ours, or JAX's about a jaxlib of another version
         return f"none: {error}"
 
 
 def _tokenizer() -> str:
-    """Return which core the tokenizer has and, if it is the one in Python, why."""
+    """Say which core the tokenizer uses and, if that is Python, why."""
     native.load.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

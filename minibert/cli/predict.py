@@ -1,10 +1,11 @@
 """Write a task's official files with one model, or several averaged.
 
 Predicts a split with a fine-tuned model and writes the task's official files
-(GLUE's for its server; predictions, n best and null odds of SQuAD), and every
-prediction as a line of JSON. Several models are averaged, as in the paper's
-ensembles. If the split has labels, it prints the official metrics. Your own
-table needs no labels; its texts are written beside the predictions.
+(those for GLUE's server; predictions, n best and null odds for SQuAD), and
+every prediction as a line of JSON. The predictions of several models are
+averaged, as in the paper's ensembles. If the split has labels, it prints the
+official metrics. A table of your own needs no labels; its texts are written
+next to the predictions.
 
 examples:
   minibert predict --model runs/rte --data glue --split test --out submission
@@ -27,7 +28,7 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    add_model(parser, "a fine-tuned model; repeat the flag for more", action="append")
+    add_model(parser, "a fine-tuned model; repeat the flag to average several", action="append")
     add_flag(parser, "--out DIR", "folder for the files", required=True)
     add_measured(parser)
     add_switches(parser, majority="predict the most frequent class everywhere, as the paper does for WNLI")
@@ -36,7 +37,7 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Write the files of predictions, and print what they are.
+    """Write the files of predictions, and print a summary.
 
     Parameters
     ----------

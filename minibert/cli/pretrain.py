@@ -1,16 +1,16 @@
 """Train a BERT on text, or on the books in the package.
 
-Pre-trains a BERT as in the paper: to predict masked words, and whether one span
+Pre-trains a BERT as in the paper, to predict masked words, and whether one span
 of text follows another. It learns a vocabulary, writes the text as token
 shards, trains, evaluates the model on held-out documents, and leaves a folder
-that `transformers` can load. Its report.html shows the loss, the speed and the
-settings, during training as well; explorer.html, written at the end unless the
+that `transformers` can load. report.html shows the loss, the speed and the
+settings, also during training; explorer.html, written at the end unless the
 model is large, lets you type and look inside the model (see minibert show).
 
-Progress goes to the error stream: losses (accuracies), speed, and its share of
-the machine's peak rate of floating-point operations. The report at the end goes
-to the standard output. Ctrl-C saves the run; --resume continues exactly where
-it stopped, with the options it was started with.
+Progress goes to the error stream: losses (and accuracies), the speed, and what
+share of the machine's peak rate of floating-point operations that is. The
+report at the end goes to the standard output. Ctrl-C saves the run; --resume
+continues exactly where it stopped, with the options that it was started with.
 
 examples:
   minibert pretrain --minutes 8
@@ -42,28 +42,28 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import FURTHER, NEW_HEAD_RATE, RECIPES, SCHEDULES
 from minibert.training.runlog import logger
 
-MOST_EXPLORED = 8_000_000  # parameters of a model whose explorer is written by itself, of some 20 MB
+MOST_EXPLORED = 8_000_000  # most parameters for which an explorer is written (about 20 MB) without asking
 OPTIMIZERS = """
 large batches, --optimizer lamb (You et al. 2020):
   A step of LAMB moves each weight matrix by --lr times the norm of the matrix,
-  whatever the norm of its gradient. Thousands of sequences in a step leave few
-  steps, and these need high rates: LAMB still trains at rates that are too high
-  for AdamW, which fell behind beyond 16,384 sequences. (Tuned for each batch
-  size, Adam does as well: Nado et al. 2021.) For four times the sequences,
-  double --lr; --warmup, a share of ever fewer steps, grows as well.
+  whatever the norm of its gradient. With thousands of sequences in a step there
+  are few steps, which need high rates: LAMB still trains at rates that are too
+  high for AdamW, which fell behind beyond 16,384 sequences. (If tuned for each
+  batch size, Adam does as well: Nado et al. 2021.) For four times as many
+  sequences, double --lr, and raise --warmup, as there are fewer steps.
   --accumulate makes any batch fit into memory. The default --lr is ten times
-  AdamW's, near the best for tiny with 256 sequences, though AdamW learns faster
-  there.
+  AdamW's; that is near the best for tiny with 256 sequences, although AdamW
+  learns faster there.
   The two examples below with --optimizer lamb are NVIDIA's published run of
-  BERT-large by the plan of You et al.: 65,536 sequences of 128 tokens, then
-  32,768 of 512, warmed up anew from the weights of the first. After the warm-up
-  NVIDIA's rate falls with a square root; here it falls in a straight line, as
+  BERT-large, planned as by You et al.: 65,536 sequences of 128 tokens, then
+  32,768 of 512, with a new warm-up from the weights of the first. After the
+  warm-up, NVIDIA's rate falls with a square root; here it falls linearly, as
   in the paper.
 
 runs of a minute or two, --optimizer muon (Jordan et al. 2024):
-  Muon needs fewer steps until the loss falls below that of guesses without
-  context; each takes 10 to 20% longer with 2-128-4, which was 0.04 nats per
-  byte ahead of AdamW after two minutes, and not ahead after eight.
+  With Muon, the loss falls below that of guesses without context in fewer
+  steps; each step takes 10 to 20% longer with 2-128-4. That model was 0.04 nats
+  per byte ahead of AdamW after two minutes, and no longer ahead after eight.
 """
 
 
@@ -88,7 +88,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "seed")
     flags.add_engine(group, default=None)
     flags.add_options(group, options, "evaluations checkpoint_steps checkpoint_seconds keep")
-    text = "when training ends or is stopped, print the time and speed of each operation; also written to "
+    text = "when training ends or is stopped, print the time and speed of each operation, and write them to "
     text += "trace.json in the run folder, with a timeline of the first steps in trace-events.json"
     flags.add_switches(group, trace=text, quiet=flags.QUIET_REPORT, json=flags.JSON)
     group = parser.add_argument_group("text and vocabulary")
@@ -104,7 +104,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_optimizer(optimizer, "by size", lamb="for thousands of sequences in a step, see below")
     flags.add_options(optimizer, options, "learning_rate")
     accelerators.add_processes(accelerators.add_accelerators(parser, options))
-    group = parser.add_argument_group("what is predicted (section 3.1 and Table 8 of the paper)")
+    group = parser.add_argument_group("what to predict (section 3.1 and Table 8 of the paper)")
     flags.add_options(group, options, "masked_lm_prob mask_rates max_predictions_per_seq whole_word_mask")
     flags.add_options(group, options, "dupe_factor short_seq_prob next_sentence left_to_right")
     flags.add_others(optimizer, parser, options)
@@ -134,7 +134,7 @@ def run(arguments: Namespace) -> None:
     options = PretrainOptions.resumed(stored, **given) if arguments.resume else PretrainOptions(**given)
     is_stored = arguments.config and Path(arguments.config).resolve() == stored.resolve()
     if is_stored:
-        what = f"--config {arguments.config} would be written over by the run in --out {folder}"
+        what = f"--config {arguments.config} would be overwritten by the run in --out {folder}"
         raise InputError(f"{what}; choose another --out.")
     accelerators.join_processes(arguments, options.engine)
     report = pretrain(
@@ -159,36 +159,36 @@ def run(arguments: Namespace) -> None:
 
 
 def _explorer(folder: Path, parameters: int) -> str | None:
-    """Write the page in which the model runs, unless it is large or no page can hold it; return its path."""
+    """Write the page in which the model runs, unless it is too large for one; return its path."""
     from minibert.explorer import show
 
     if parameters > MOST_EXPLORED:
         return None
     try:
         show(folder).save(folder / "explorer.html")
-    except InputError as error:  # a weight beyond float16, perhaps: no reason to lose the report
+    except InputError as error:  # such as a weight beyond float16; no reason to lose the report
         logger.info(f"No explorer was written: {error}")
         return None
     return str(folder / "explorer.html")
 
 
 def _recipe_table() -> str:
-    """List the recipes, a line a size, within 80 columns: so numbers below one begin with their point."""
+    """List the recipes, one line per size. Without zeros before decimal points they fit into 80 columns."""
 
-    def pointed(value: Any) -> str:
+    def compact(value: Any) -> str:
         return re.sub(r"\b0\.", ".", str(value))
 
     lines = [f"  {'size':<7} {'--lr':<5} --batch-size {'--warmup':<8} --dropout --seq-length"]
     for size, recipe in (RECIPES | {"further": FURTHER}).items():
-        rate = pointed(recipe.learning_rate)
-        warmup = pointed(recipe.warmup)
-        dropout = pointed(recipe.dropout)
-        lengths = pointed(recipe.seq_length or "*")
+        rate = compact(recipe.learning_rate)
+        warmup = compact(recipe.warmup)
+        dropout = compact(recipe.dropout)
+        lengths = compact(recipe.seq_length or "*")
         lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
     lines.append("  further: with --model and no --size, whatever the size of that model;")
     lines.append(f"           --lr {NEW_HEAD_RATE:g} where that has no masked-LM head")
-    lines.append("  any other L-H-A: as the size of the nearest H, then of the nearest L")
-    lines.append("  *: by the tokens that the run will read")
+    lines.append("  any other L-H-A: like the size with the nearest H, then the nearest L")
+    lines.append("  *: by the number of tokens that the run will read")
     for schedule in SCHEDULES:
-        lines.append(f"     from {schedule.tokens / 1e6:>3g} million: {pointed(schedule.lengths)}")
+        lines.append(f"     from {schedule.tokens / 1e6:>3g} million: {compact(schedule.lengths)}")
     return "\n".join(lines)

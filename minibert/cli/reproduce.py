@@ -1,12 +1,12 @@
-"""Rerun the paper's ablations, small: Tables 1, 5, 6, 7, 8, Figure 5.
+"""Rerun the paper's ablations scaled down: Tables 1 and 5-8, Figure 5.
 
-Pre-trains and fine-tunes what a table of the paper compares, at a declared
-scale and with several seeds, and judges each ordering that the paper reads from
-it: yes, no, undecided or at the floor, with its interval. The tables are
+Pre-trains and fine-tunes what a table of the paper compares, at a chosen scale
+and with several seeds, and judges each ordering that the paper reads from it:
+yes, no, undecided or at the floor, with a confidence interval. The tables are
 printed, and written to tables.txt and index.html; results.jsonl has every
-result. Trainings that tables share run once, and the page has every table of
-the folder. The same command, given again, continues where it was stopped and
-runs only what is missing. A training that diverges is marked, and the exit
+result. A training that several tables need runs once, and the page has every
+table in the folder. The same command, given again, continues where it stopped
+and runs only what is missing. A training that diverges is marked, and the exit
 status is then 1.
 
 examples:
@@ -40,19 +40,19 @@ def add(parser: ArgumentParser) -> None:
     flags.add_flag(parser, "--out DIR", "folder of results and models", required=True)
     text = "smoke: minutes, to see that it runs; laptop: a night; day: a day on many cores"
     flags.add_flag(parser, "--scale", text, "smoke", choices=SIZES)
-    flags.add_flag(parser, "--seeds N", "trainings of every cell (default: those of the scale)")
-    text = "folder with the files of tasks, in glue, squad, ner, pairs or itself; tasks whose files are "
-    flags.add_flag(parser, "--data DIR", text + "missing are replaced by others, or by made-up ones")
+    flags.add_flag(parser, "--seeds N", "trainings for each cell (default: depends on the scale)")
+    text = "folder with the files of tasks, directly or in glue, squad, ner or pairs; tasks without files "
+    flags.add_flag(parser, "--data DIR", text + "are replaced by others, or by made-up ones")
     text = "text to pre-train on, as pretrain reads it; repeat the flag for more (default: the books)"
     parser.add_argument("--text", metavar="CORPUS", action="append", default=[], help=text)
-    text = "a trained BERT in place of the one that would be pre-trained (table1, table7)"
+    text = "a trained BERT, instead of pre-training one (table1, table7)"
     flags.add_flag(parser, "--model MODEL", text)
-    flags.add_flag(parser, "--minutes N", "don't start trainings that would take longer", type=float)
+    flags.add_flag(parser, "--minutes N", "start no training that would take longer", type=float)
     flags.add_switches(parser, quiet=flags.QUIET, json=flags.JSON)
 
 
 def run(arguments: Namespace) -> int:
-    """Run what a table compares, and print the tables.
+    """Run what the tables compare, and print them.
 
     Parameters
     ----------
@@ -104,10 +104,10 @@ def run(arguments: Namespace) -> int:
         if not arguments.quiet:
             logger.info("The same command continues where it was stopped.")
         raise
-    asked = [table for table in judged if table.table.name in names]
+    requested = [table for table in judged if table.table.name in names]
     if arguments.json:
-        emit(json_text([table.to_json() for table in asked]))
+        emit(json_text([table.to_json() for table in requested]))
     else:
-        texts = "\n\n".join(map(page.table_text, asked))
+        texts = "\n\n".join(map(page.table_text, requested))
         emit(f"{texts}\n\nPage: {out / page.PAGE}")
-    return int(any(table.failed for table in asked))
+    return int(any(table.failed for table in requested))

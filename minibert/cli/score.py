@@ -1,10 +1,10 @@
 """Score predictions as the official scorers do: SQuAD, CoNLL, GLUE.
 
-Scores predictions, whoever made them, by the rules of the official scorers, and
-prints what those print: evaluate-v1.1.py and evaluate-v2.0.py for SQuAD,
-conlleval for tagged words; for GLUE the metrics of its leaderboard. 95%
-intervals follow: Wilson's of a share of examples, else from 1,000 bootstrap
-samples of the examples.
+Scores predictions of any origin by the rules of the official scorers, and
+prints what these print: evaluate-v1.1.py and evaluate-v2.0.py for SQuAD,
+conlleval for tagged words; for GLUE, the metrics of its leaderboard. 95%
+intervals follow: Wilson's for a share of the examples, otherwise from 1,000
+bootstrap samples of the examples.
 `minibert score squad --help` and so on describe the files.
 
 examples:
@@ -33,9 +33,9 @@ from minibert.tasks import metrics
 from minibert.tasks.metrics import entities, squad
 from minibert.tasks.metrics.intervals import Statistic, lowest_of, mean_of
 
-BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
-Percentages = dict[str, tuple[float, float, float]]  # by name: a percentage, the ends of its 95% interval
-Scored = tuple[str, dict[str, Any], str, Percentages]  # title, for JSON, what the official scorer prints
+BOUNDARY = "-X-"  # in the first column, it separates sentences, as an empty line does
+Percentages = dict[str, tuple[float, float, float]]  # by name: a percentage, and the ends of its 95% interval
+Scored = tuple[str, dict[str, Any], str, Percentages]  # title, values for JSON, the official scorer's text
 
 
 def add(parser: ArgumentParser) -> None:
@@ -50,20 +50,20 @@ def add(parser: ArgumentParser) -> None:
     kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=SUPPRESS)
     parser = kinds.add_parser("squad", help="answers", description="Exact match and F1 of answers.")
     parser.set_defaults(score=run_squad)
-    parser.add_argument("gold", metavar="GOLD", help="questions with their answers, the official JSON")
+    parser.add_argument("gold", metavar="GOLD", help="questions with their answers: the official JSON")
     parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
-    text = 'JSON: {"id": how likely there is no answer, ...}; finds the best thresholds, too (2.0)'
+    text = 'JSON: {"id": how likely there is no answer, ...}; also finds the best thresholds (2.0)'
     add_flag(parser, "--null-odds FILE", text)
-    text = "if the odds are above this, predict that there is no answer (default: 1)"
+    text = "if the odds are above T, predict that there is no answer (default: 1)"
     add_flag(parser, "--threshold T", text, type=float)
-    text = "whose rules to follow (default: auto, recognised from GOLD)"
+    text = "version of the rules (default: auto, recognised from GOLD)"
     parser.add_argument("--version", choices=squad.VERSIONS, default=squad.AUTO, help=text)
 
     about = """
-Precision, recall and F1 of tagged chunks. One FILE has the gold tag and the
-predicted one in its last two columns, as conlleval reads it. Of two files GOLD
-has the gold tag in its last column and PREDICTIONS the predicted one, and
--DOCSTART- is not counted as a word.
+Precision, recall and F1 of tagged chunks. A single FILE has the gold tag and
+the predicted tag in its last two columns, as conlleval expects. With two files,
+FILE has the gold tag in its last column, and PREDICTIONS the predicted tag;
+-DOCSTART- is then not counted as a word.
 """
     parser = kinds.add_parser("conll", help="tagged words", description=about)
     parser.set_defaults(score=run_conll)
@@ -73,7 +73,7 @@ has the gold tag in its last column and PREDICTIONS the predicted one, and
 
     about = """
 The metrics of GLUE's leaderboard. The index of a prediction is the id of its
-row in GOLD or, where the ids there are others, the number of the row, from 0.
+row in GOLD or, if these ids do not match, the number of the row, from 0.
 """
     parser = kinds.add_parser("glue", help="the tasks of GLUE", description=about)
     parser.set_defaults(score=run_glue)
@@ -107,7 +107,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _constant(name: str) -> float | None:
-    """Return null for not-a-number, which JSON does not have."""
+    """Return null for NaN, which JSON does not have."""
     return None if name == "NaN" else float(name)
 
 
@@ -126,7 +126,7 @@ def run_squad(arguments: Namespace) -> Scored:
     Raises
     ------
     InputError
-        When the threshold is not-a-number, or stands without null odds, or a file can't be read.
+        When the threshold is NaN, or given without null odds, or a file can't be read.
     """
     from minibert.data.squad import read
 
@@ -159,7 +159,7 @@ def run_conll(arguments: Namespace) -> Scored:
     Parameters
     ----------
     arguments : Namespace
-        `gold`, and `predictions` where they are in a second file.
+        `gold`, and `predictions` if they are in a second file.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def run_conll(arguments: Namespace) -> Scored:
 
 
 def _tags_of_one(file: str) -> tuple[list[Any], list[Any]]:
-    """Read gold and predicted tags of each sentence: the last two columns."""
+    """Read the gold and predicted tags of each sentence from the last two columns of a file."""
     sentences: list[list[list[str]]] = [[]]
     width = 0
     for number, line in numbered_lines(file):
@@ -191,9 +191,7 @@ def _tags_of_one(file: str) -> tuple[list[Any], list[Any]]:
         width = width or len(columns)
         if len(columns) < 2 or len(columns) != width:
             widths = f"{counted(len(columns), 'column')}, not {max(2, width)}"
-            advice = (
-                "each line has a word, its gold tag and its predicted tag; more columns may stand between."
-            )
+            advice = "give a word, its gold tag and its predicted tag; there may be columns in between."
             raise InputError(f"{widths}; {advice}", where=f"{file}, line {number}")
         sentences[-1].append(columns[-2:])
     filled = [sentence for sentence in sentences if sentence]
@@ -205,9 +203,10 @@ def _tags_of_one(file: str) -> tuple[list[Any], list[Any]]:
 
 
 def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Any], list[Any]]:
-    """Read gold and predicted tags of each sentence: the last column of each file, IOB1 as BIO.
+    """Read the gold and predicted tags of each sentence from the last columns of two files.
 
-    Both columns, or neither where a tag of one is of another scheme: the accuracy compares tag with tag.
+    IOB1 is converted to BIO in both files, or in neither if a tag is of another scheme, because the accuracy
+    compares tags literally.
     """
     from minibert.data.ner import is_entity_tag, read, to_bio
 
@@ -215,8 +214,8 @@ def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Any], list[A
     files = [read(name, entities=False) for name in names]
     for number, (gold, predicted) in enumerate(zip_longest(*files), start=1):
         if gold is None or predicted is None or gold.words != predicted.words:
-            both = f"{_shown(gold)} in {gold_file} and {_shown(predicted)} in {predicted_file}"
-            raise InputError(f"Sentence {number:,} is {both}; give the same sentences in the same order.")
+            what = f"{_shown(gold)} in {gold_file} and {_shown(predicted)} in {predicted_file}"
+            raise InputError(f"Sentence {number:,} is {what}; give the same sentences in the same order.")
     columns: list[Any] = []
     for name, sentences in zip(names, files, strict=True):
         tags = [sentence.tags for sentence in sentences]
@@ -268,9 +267,9 @@ def run_glue(arguments: Namespace) -> Scored:
 
 
 def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], count: int) -> Percentages:
-    """Return each value, in percent, that has a statistic, a share of one, with its interval over examples.
+    """Return values, in percent, with intervals from their statistics, which are fractions.
 
-    Statistics are named after their metric; the "mean" of two is of correlations if it is among the others.
+    Statistics have the names of their metrics; "mean" is the mean of the others, and its least value theirs.
     """
     percentages = {}
     for name, statistic in statistics.items():
@@ -281,7 +280,7 @@ def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], co
 
 
 def _matched(arguments: Namespace, task: GlueTask, ids: list[str]) -> list[float]:
-    """Return the predictions in the order of the gold examples, whose ids are given."""
+    """Return the predictions in the order of the gold examples, which have these ids."""
     labels = _submission(arguments.predictions, task)
     numbers = [str(number) for number in range(len(ids))]
     for order in (ids, numbers):
@@ -293,7 +292,7 @@ def _matched(arguments: Namespace, task: GlueTask, ids: list[str]) -> list[float
 
 
 def _submission(file: str, task: GlueTask) -> dict[str, float]:
-    """Read the prediction for each index of a file as GLUE takes it, labels as their numbers."""
+    """Read the prediction for each index from a file for GLUE's server; labels become numbers."""
     table = rows(file)
     _, header = next(table, (0, []))
     if [name.strip().lower() for name in header] != ["index", "prediction"]:
@@ -303,8 +302,8 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
     for line, row in table:
         place = f"{file}, line {line}"
         if len(row) != 2:
-            there = counted(len(row), "column")
-            raise InputError(f"{there}; give an index, a tab and a prediction.", where=place)
+            columns = counted(len(row), "column")
+            raise InputError(f"{columns}; give an index, a tab and a prediction.", where=place)
         index, label = row
         if index in labels:
             problem = f"the index {index[:60]!r} has a prediction already"
@@ -319,7 +318,7 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
 
 
 def _number(label: Any, task: GlueTask) -> float:
-    """Return the place of a label among the task's, or the score that it is; not-a-number for neither."""
+    """Return the index of a label, or the value of a score; NaN if it is neither."""
     if task.labels:
         if label not in task.labels:
             return math.nan

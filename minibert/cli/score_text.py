@@ -1,10 +1,10 @@
 """Score how likely texts are to a pre-trained model.
 
 Prints the pseudo-log-likelihood of a text in nats (Salazar et al. 2020): each
-piece is masked in turn, and the logarithms of the probabilities that the model
-gives to the right ones are added up. Less negative is likelier. For a TEXT it
-also shows every word, and the pieces of words that have several. For every line
-of --file or of the standard input it prints the sum, the mean per piece, the
+piece is masked in turn, and the log probabilities that the model gives to the
+right pieces are added up. Less negative is more likely. For a TEXT, it also
+shows every word, and the pieces of words that have several. For every line of
+--file or of the standard input, it prints the sum, the mean per piece, the
 pseudo-perplexity exp(-mean), and the text, separated by tabs. A line that can't
 be scored gets an empty answer and a message on the error stream, and the exit
 status is then 1. A left-to-right model is scored by the chain rule.
@@ -39,7 +39,7 @@ def add(parser: ArgumentParser) -> None:
     """
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser)
-    text = "how to mask words of several pieces: one piece at a time, or also the pieces to the right of it"
+    text = "how to mask words of several pieces: one at a time (token), or with those to its right (l2r)"
     add_flag(parser, "--within-word", text, "token", choices=("token", "l2r"))
     add_switches(parser, json="print one JSON object for each text instead", quiet=QUIET)
     add_engine(parser)
@@ -61,7 +61,7 @@ def run(arguments: Namespace) -> None:
     texts = given_texts(arguments)
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     ask = partial(score_texts, model, within_word=arguments.within_word)
-    # A bar among the scores would be in their way.
+    # A progress bar would be in the way of scores on a terminal.
     watched = not (arguments.texts or arguments.quiet or os.isatty(1))  # the standard output
     with limited_threads(arguments.threads, model.ops), Progress(None, "texts", watched) as progress:
         for score in answers(arguments, texts, ask):
@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _in_full(facts: Any) -> Iterator[str]:
-    """Yield a line for each word of a text, with its pieces where there are several, and one for all."""
+    """Yield a line for each word of a text, with its pieces if there are several, and one for the sums."""
     for word in facts["words"]:
         detail = ""
         if len(word["pieces"]) > 1:

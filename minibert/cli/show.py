@@ -1,13 +1,13 @@
 """Write a page that shows a BERT at work, to explore by typing.
 
-Writes one HTML file with the whole model in it: vocabulary, weights, and a
-tokenizer and a forward pass in JavaScript. It needs no network and no Python;
+Writes one HTML file that contains the whole model: vocabulary, weights, and a
+tokenizer and a forward pass in JavaScript. It needs neither network nor Python;
 open it in a browser and type. It shows pieces, attention, hidden states,
 guesses at [MASK] after every layer, the answer of a fine-tuned model, and what
 changes when a head, a layer or a word is switched off. With several models,
 such as checkpoints of a run, it has a slider over training.
 
-Weights are rounded to float16, those of several models to 8 bits; the page says
+Weights are rounded to float16, or to 8 bits for several models; the page says
 how much accuracy that costs. Models that need more than 100 MB are refused.
 
 examples:
@@ -42,7 +42,7 @@ def add(parser: ArgumentParser) -> None:
     add_flag(parser, "--out FILE", "the .html file to write (default: the name of the first MODEL, here)")
     add_flag(parser, "--text TEXT", "the text that the page begins with (default: an example)")
     add_flag(parser, "--text-pair TEXT", "the second text, or the context of a question")
-    add_switches(parser, int8="keep 8 bits of a weight: half the size", json=JSON)
+    add_switches(parser, int8="keep 8 bits of each weight, for half the size", json=JSON)
 
 
 def run(arguments: Namespace) -> None:

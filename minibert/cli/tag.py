@@ -1,7 +1,8 @@
 """Tag the words of a text, and list the entities in it.
 
-Tags the words of a text with a model that was fine-tuned for it, and lists the
-entities. Without TEXT every line of --file or of the standard input is a text.
+Tags the words of a text with a model that was fine-tuned for this, and lists
+the entities. Without TEXT, every line of --file or of the standard input is a
+text.
 
 examples:
   minibert tag --model runs/ner "Ishmael sailed from New Bedford."
@@ -68,7 +69,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _lines(tagged: dict[str, Any]) -> Iterator[str]:
-    """Yield the words with their tags and, after an empty line, the entities where there are some."""
+    """Yield the words with their tags and, after an empty line, the entities, if any."""
     words = [(printable(word["word"]), printable(word["tag"])) for word in tagged["words"]]
     yield from aligned(words)
     if tagged["entities"]:

@@ -1,8 +1,8 @@
 """Split text into pieces, with their ids and offsets.
 
-Splits text into WordPiece pieces and shows each piece, its id, and its place in
-the text: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT,
-and each line of a file or of the standard input, is a separate text.
+Splits text into WordPiece pieces and shows each piece, its id, and its position
+in the text, counted in characters: offset 3:7 is text[3:7] in Python. Each
+TEXT, and each line of a file or of the standard input, is a separate text.
 
 examples:
   minibert tokenize --vocab runs/books "It came to pass."
@@ -31,11 +31,11 @@ from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Toke
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags
 
-GROUP_BYTES = 1 << 20  # of lines that are encoded together
+GROUP_BYTES = 1 << 20  # bytes of lines that are encoded together
 PART = 1 << 16  # pieces that are printed together
 FIELDS = ("tokens", "ids", "token_type_ids", "offsets", "word_ids", "special_tokens_mask")  # of --json
-WIDTHS = (14, 6)  # at least, of pieces and ids: most texts then stand under the one header
-LONGEST_SHOWN = 60  # characters of the text after one piece
+WIDTHS = (14, 6)  # least widths of pieces and ids, so that most texts fit under one header
+LONGEST_SHOWN = 60  # characters of the text that are shown for one piece
 LENIENT = ", or leave out --strict"
 
 
@@ -44,22 +44,22 @@ class Block(NamedTuple):
 
     texts: list[bytes]
     pairs: list[bytes] | None  # the second half of each
-    first: int  # texts before it
-    name: str = ""  # of the file; "" for the texts of the command line
-    line: int = 0  # lines of the file before it
+    first: int  # number of texts before it
+    name: str = ""  # the file; "" for texts on the command line
+    line: int = 0  # number of lines before it in the file
 
     def place(self, number: int) -> str:
-        """Tell where one of the texts, or pairs, is from.
+        """Say where a text or pair is from.
 
         Parameters
         ----------
         number : int
-            From 0, in the block.
+            Index of the text or pair in the block.
 
         Returns
         -------
         str
-            As an error begins.
+            The beginning of an error.
         """
         return f"Line {self.line + number + 1:,} of {self.name}" if self.name else f"Pair {number + 1:,}"
 
@@ -77,11 +77,11 @@ def add(parser: ArgumentParser) -> None:
     add_flag(parser, "--vocab PATH", text, required=True)
     add_texts(parser)
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
-    add_switches(output, json="one JSON object a line, with everything", ids="only the ids, a text a line")
+    add_switches(output, json="everything, one JSON object per line", ids="only the ids, one line per text")
     group = parser.add_argument_group("what is encoded")
-    add_switches(group, pair="two TEXTs, or the halves of a line around its first tab, are a pair")
+    add_switches(group, pair="two TEXTs, or a line divided at its first tab, are a pair")
     add_switches(group, bare="leave out [CLS] before and [SEP] after each text")
-    text = "read a [MASK] or another special token that is written in the text letter by letter"
+    text = "split [MASK] and other special tokens in the text like ordinary text"
     add_switches(group, split_special_tokens=text)
     group.add_argument(
         "--cased",
@@ -90,11 +90,11 @@ def add(parser: ArgumentParser) -> None:
         help="keep case and accents, whatever the folder says",
     )
     add_switches(group, keep_accents=KEEP_ACCENTS)
-    text = "whose rules to follow (default: the folder's, else google)"
+    text = "whose rules to follow (default: what the folder says, or else google)"
     add_flag(group, "--compat", text, choices=COMPAT)
-    add_flag(group, "--max-length N", "most ids of a text, including [CLS] and [SEP]")
-    add_flag(group, "--truncation", "which text of a pair is cut", TRUNCATION[0], choices=TRUNCATION)
-    add_flag(group, "--stride N", "make windows that share N pieces instead of cutting")
+    add_flag(group, "--max-length N", "most ids for a text, including [CLS] and [SEP]")
+    add_flag(group, "--truncation", "which text of a pair to cut", TRUNCATION[0], choices=TRUNCATION)
+    add_flag(group, "--stride N", "instead of cutting, make windows that share N pieces")
     add_switches(group, strict="stop at the first byte that is not UTF-8")
     add_core(parser)
 
@@ -110,7 +110,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When flags do not go together, or a line can't be encoded.
+        When flags contradict each other, or a line can't be encoded.
     """
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
@@ -141,7 +141,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _of_arguments(arguments: Namespace) -> Iterator[Block]:
-    """Yield the texts of the command line, as the bytes that the shell gave."""
+    """Yield the texts of the command line, as the bytes that the shell passed."""
     texts = [os.fsencode(text) for text in arguments.texts]
     if arguments.strict:
         for number, text in enumerate(texts, 1):
@@ -153,11 +153,11 @@ def _of_arguments(arguments: Namespace) -> Iterator[Block]:
 
 
 def _of_files(arguments: Namespace) -> Iterator[Block]:
-    """Yield the lines of files, about GROUP_BYTES at a time, or as many as there are if they come slowly."""
+    """Yield the lines of files, about GROUP_BYTES at a time; from a slow source, those that have arrived."""
     first = 0  # texts so far
     for file in arguments.file or [STANDARD_INPUT]:
         name = file
-        if file == STANDARD_INPUT:  # what has come so far, again and again: a line is answered at once
+        if file == STANDARD_INPUT:  # whatever has arrived, so that a line is answered at once
             name = "the standard input"
             announce_typed_input(ONE_A_LINE)
             pieces = iter(partial(cast(Any, sys.stdin.buffer).read1, GROUP_BYTES), b"")
@@ -180,7 +180,7 @@ def _of_files(arguments: Namespace) -> Iterator[Block]:
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
-    """Part lines at their first tab; `n_lines` of the file stand before them."""
+    """Divide lines at their first tab; `n_lines` precede them in the file."""
     firsts = []
     seconds = []
     for number, line in enumerate(lines, n_lines + 1):
@@ -193,7 +193,7 @@ def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], l
 
 
 def _id_lines(batch: BatchEncoding) -> Iterator[str]:
-    """Yield the ids of each text, in parts, and a line end."""
+    """Yield the ids of each text in parts, then a line end."""
     for begin, end in pairwise(batch.cu_seqlens.tolist()):
         for first in range(begin, end, PART):
             last = min(first + PART, end)
@@ -204,7 +204,7 @@ def _id_lines(batch: BatchEncoding) -> Iterator[str]:
 
 
 def _in_full(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
-    """Yield everything about each text, in parts: one line of JSON, or a table."""
+    """Yield everything about each text, in parts: a line of JSON, or a table."""
     for number, (encoding, source) in enumerate(zip(batch, batch.source.tolist(), strict=True)):
         if as_json:
             yield from _json(encoding, block.first + source)
@@ -220,7 +220,7 @@ def _in_full(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]
 
 
 def _json(encoding: Encoding, source: int) -> Iterator[str]:
-    """Yield one line; in parts, as a text may have millions of pieces."""
+    """Yield one line, in parts, as a text may have millions of pieces."""
     yield f'{{"source": {source}'
     for name in FIELDS:
         values = getattr(encoding, name)
@@ -236,7 +236,7 @@ def _json(encoding: Encoding, source: int) -> Iterator[str]:
 
 
 def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
-    """Yield a line for each piece; of special tokens only the piece and its id."""
+    """Yield a line for each piece; for a special token, only the piece and its id."""
     pieces = dict(zip(encoding.ids.tolist(), encoding.tokens, strict=True))
     longest_id = len(str(max(pieces, default=0)))
     widest_piece = max(map(_columns, pieces.values()), default=0)
@@ -261,12 +261,12 @@ def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
 def _cells(piece: str, number: str, widths: Sequence[int]) -> str:
     """Return a piece and its id, in columns of these widths."""
     piece = printable(piece)
-    blanks = " " * (widths[0] - _columns(piece))
-    return f"{piece}{blanks} {number:>{widths[1]}}"
+    spaces = " " * (widths[0] - _columns(piece))
+    return f"{piece}{spaces} {number:>{widths[1]}}"
 
 
 def _columns(text: str) -> int:
-    """Return how wide a text is on a terminal."""
+    """Return the width of a text on a terminal."""
     if text.isascii():
         return len(text)
     n_wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)

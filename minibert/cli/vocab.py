@@ -1,10 +1,10 @@
 """Learn a WordPiece vocabulary, or measure one on a text.
 
-Learns a WordPiece vocabulary. It begins with the characters and joins two
-neighbouring pieces again and again: those that raise the likelihood of the
-text most, or the most frequent ones as byte-pair encoding does. Writes
-vocab.txt, tokenizer_config.json and tokenizer.json, which `transformers` and
-`tokenizers` read as well, and a report on lines that were held out.
+Learns a WordPiece vocabulary. It begins with characters, and repeatedly joins
+two neighbouring pieces: those that raise the likelihood of the text most, or
+the most frequent ones, as in byte-pair encoding. Writes vocab.txt,
+tokenizer_config.json and tokenizer.json, which `transformers` and `tokenizers`
+read as well, and a report on lines that were held out.
 
 examples:
   minibert vocab --out vocabulary
@@ -25,10 +25,10 @@ from minibert.cli.shared import flags
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"
 WRITTEN = (VOCABULARY_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, REPORT)
-# In a folder with one of these the vocabulary belongs to a run, a model of Hugging Face's or TensorFlow's, or
-# token shards, whole or in parts.
+# In a folder with one of these files, the vocabulary belongs to a run, a model (Hugging Face's or
+# TensorFlow's), or token shards, whole or in parts.
 OWNERS = "training.json config.json bert_config.json *.index meta.json part.json */part.json".split()
-LEARNING = {  # what the flags are where they are not given
+LEARNING = {  # defaults of flags for learning, which are None if not given
     "vocab_size": 8192, "alphabet_limit": 1000, "min_frequency": 2, "unused": 0, "user_token": [],
     "objective": "likelihood",
 }  # fmt: skip
@@ -46,26 +46,26 @@ def add(parser: ArgumentParser) -> None:
     flags.add_corpus(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     flags.add_flag(where, "--out DIR", "the folder to write into")
-    flags.add_flag(where, "--report-on PATH", "measure this vocabulary on the text, and learn none")
+    flags.add_flag(where, "--report-on PATH", "measure this vocabulary on the text instead of learning one")
     group = parser.add_argument_group("learning")
     for name, text in (
         ("vocab_size", "pieces to learn"),
-        ("alphabet_limit", "number of characters to keep, the most frequent ones"),
-        ("min_frequency", "neighbours that are rarer are never joined"),
+        ("alphabet_limit", "number of characters to keep: the most frequent ones"),
+        ("min_frequency", "rarer pairs of neighbours are never joined"),
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
         flags.add_flag(group, f"{flags.flag_of(name)} N", f"{text} (default: {LEARNING[name]})")
-    text = "a piece that the vocabulary must have: a word as lower-casing leaves it, or, with a punctuation "
-    text += "mark first, a special token like [ENTITY]; repeat the flag for more"
+    text = "a piece that the vocabulary must have: a word (in lower case, unless --cased) or, beginning with "
+    text += "a punctuation mark, a special token like [ENTITY]; repeat the flag for more"
     flags.add_flag(group, "--user-token PIECE", text, action="append")
     text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
     flags.add_flag(group, "--objective", f"{text} (default: {LEARNING['objective']})", choices=tuple(OTHER))
     group.add_argument("--cased", dest="lower_case", action="store_false", help="keep case and accents")
     flags.add_switches(group, keep_accents=flags.KEEP_ACCENTS, segmented=flags.SEGMENTED)
     group = parser.add_argument_group("text and report")
-    text = "share of the lines held out for the report, rounded to one line in n; 0: learn from all of them"
+    text = "share of the lines to hold out for the report, rounded to one line in n; 0: learn from all lines"
     flags.add_flag(group, "--held-out SHARE", text, 0.02)
-    flags.add_switches(group, no_comparison="don't learn by the other objective to compare with")
+    flags.add_switches(group, no_comparison="don't also learn by the other objective, for comparison")
     flags.add_column(group)
     strict = "stop at the first byte that is not UTF-8"
     flags.add_switches(group, strict=strict, quiet=flags.QUIET, json=flags.JSON)
@@ -83,7 +83,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When flags do not go together, or the folder or the text can't be used.
+        When flags contradict each other, or the folder or the text can't be used.
     """
     from minibert.data.marks import MarkCounts
     from minibert.pretraining.preparation import count_corpus, learn_tokenizer
@@ -93,16 +93,15 @@ def run(arguments: Namespace) -> None:
     given = [name for name in LEARNING if getattr(arguments, name) is not None]
     if given and arguments.report_on:
         have = "has" if len(given) == 1 else "have"
-        what = (
-            f"--report-on learns no vocabulary, so {' and '.join(map(flags.flag_of, given))} {have} no effect"
-        )
+        names = " and ".join(map(flags.flag_of, given))
+        what = f"--report-on learns no vocabulary, so {names} {have} no effect"
         raise InputError(f"{what}; leave that out, or learn one with --out.")
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
     if arguments.report_on:
-        asked = text_rules(not arguments.lower_case, arguments.keep_accents, arguments.segmented)
-        tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **asked)
+        given_rules = text_rules(not arguments.lower_case, arguments.keep_accents, arguments.segmented)
+        tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **given_rules)
         basic = tokenizer.basic_tokenizer
         special = list(tokenizer.special_tokens)
     else:
@@ -115,7 +114,7 @@ def run(arguments: Namespace) -> None:
     marks = MarkCounts(basic)
     how = flags.given(arguments, "core strict threads column")
     how["special_tokens"] = special
-    how["held_out"] = round(1 / share) if share else 0  # one line of so many
+    how["held_out"] = round(1 / share) if share else 0  # one line in so many
     how["marks"] = marks
     counted = count_corpus(arguments.corpus, basic, not arguments.quiet, **how)
     marks.warn()
@@ -147,32 +146,32 @@ def run(arguments: Namespace) -> None:
 
 
 def _require_free(out: Path) -> None:
-    """Raise InputError when a vocabulary can't be written into a folder, or one is there that matters."""
+    """Raise InputError if a folder can't be written into, or has a vocabulary that must not be replaced."""
     owners = [path.name for name in OWNERS for path in out.glob(name)]
     if owners:
         what = f"'{out}' holds the {owners[0]} of a model or of token shards"
         raise InputError(f"{what}, whose vocabulary would be replaced; choose another --out.")
-    held = [name for name in WRITTEN if (out / name).exists()]
-    if held:
+    existing = [name for name in WRITTEN if (out / name).exists()]
+    if existing:
         advice = "remove it, or choose another --out."
-        raise InputError(f"'{out}' already holds a vocabulary ({', '.join(held)}); {advice}")
+        raise InputError(f"'{out}' already holds a vocabulary ({', '.join(existing)}); {advice}")
     require_folder(out)
 
 
 def _rules_to_learn_by(arguments: Namespace, rules: dict[str, Any]) -> tuple[Any, list[str]]:
-    """Return what splits the text into words, and the special tokens of the vocabulary."""
+    """Return the splitter of text into words, and the special tokens of the vocabulary."""
     from minibert.pretraining.preparation import special_tokens
     from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer
     from minibert.tokenizer.learner import first_pieces
 
-    first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
+    first_pieces(arguments.unused, arguments.user_token)  # invalid ones are found before counting
     lower_case = arguments.lower_case
     special = [*SPECIAL_TOKENS, *special_tokens(arguments.user_token, lower_case, rules)]
     return BasicTokenizer(lower_case, **rules), special
 
 
 def _save(tokenizer: Any, report: dict[str, Any], out: Path) -> None:
-    """Write the vocabulary and its report; a folder that is new appears whole or not at all."""
+    """Write the vocabulary and its report; a new folder appears completely or not at all."""
 
     def fill(folder: Path) -> None:
         tokenizer.save_pretrained(folder)

@@ -126,9 +126,16 @@ class BertConfig:
         is_shape = len(parts) == 3 and all(part.isdecimal() and len(part) < 7 for part in parts)
         shape = tuple(map(int, parts)) if is_shape else SIZES.get(name, (0, 0, 0))
         layers, hidden, heads = shape
-        if not layers * hidden * heads or hidden % heads:
+        if not layers * hidden * heads:
             known = f"{', '.join(SIZES)}, or L-H-A such as 3-192-3, with H a multiple of A"
+            meant = [size for size in SIZES if size in parts]  # of bert-base-uncased
+            if meant:
+                known = meant[0]
             raise InputError(f"size={name!r} is not a size of BERT; give {known}.", size=name)
+        if hidden % heads:
+            fitting = max(n for n in range(1, heads + 1) if hidden % n == 0)
+            problem = f"size={name!r} has a hidden size of {hidden}, which is not a multiple of {heads} heads"
+            raise InputError(f"{problem}; give one such as {layers}-{hidden}-{fitting}.", size=name)
         fields = {
             "num_hidden_layers": layers,
             "hidden_size": hidden,

@@ -1,7 +1,7 @@
-"""Write a model as a folder that `minibert.load` and Hugging Face's transformers read.
+"""Write a model as a folder that `minibert.load` and Hugging Face's transformers can read.
 
-Two things differ between the layouts. Their linear weights are (outputs, inputs), ours (inputs, outputs);
-their query, key and value are three matrices, ours stand side by side in one.
+The layouts differ in two ways. Hugging Face's linear weights are (outputs, inputs), ours (inputs, outputs);
+Hugging Face has three matrices for query, key and value, which we keep side by side in one.
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from minibert.core.config import BertConfig
 from minibert.core.params import Parameters
 
-# Our names to theirs. * is the number of a layer, {} stands for query, key and value.
+# Our names, and Hugging Face's. * is the index of a layer; {} is replaced by query, key and value.
 _LAYER = "bert.encoder.layer.*"
 NAMES = {
     "embeddings.word": "bert.embeddings.word_embeddings.weight",
@@ -47,7 +47,7 @@ NAMES = {
 
 
 def hugging_face_names(name: str) -> list[str]:
-    """Return Hugging Face's names of one of our tensors: three for the joint projection of attention.
+    """Return Hugging Face's names for one of our tensors: three for attention's joint projection, else one.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def hugging_face_names(name: str) -> list[str]:
 
     Returns
     -------
-    list of names, in the order in which the parts stand side by side.
+    list of names, in the order of the parts within our tensor.
     """
     number = re.search(r"\d+", name)
     theirs = NAMES[re.sub(r"\d+", "*", name)]
@@ -71,11 +71,11 @@ def hugging_face_tensors(parameters: Parameters) -> dict[str, np.ndarray]:
 
     Parameters
     ----------
-    parameters : with the two heads of pre-training.
+    parameters : the model's, including the two heads of pre-training.
 
     Returns
     -------
-    dict of views, not copies.
+    dict of arrays by name; they are views, not copies.
     """
     tensors = {}
     for name, array in parameters.items():
@@ -92,13 +92,13 @@ def save_folder(
     parameters: Parameters,
     vocab: Sequence[str],
 ) -> None:
-    """Write `config.json`, `vocab.txt` and `model.safetensors`; the folder is made where there is none.
+    """Write `config.json`, `vocab.txt` and `model.safetensors`, creating the folder if needed.
 
     Parameters
     ----------
-    folder : where to write. Files of these names in it are replaced.
-    config, parameters : the model, pre-trained, in float32.
-    vocab : its pieces, one for each id.
+    folder : where to write; files with these names are replaced.
+    config, parameters : the pre-trained model, in float32.
+    vocab : list of pieces; the index of a piece is its id.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,8 +113,8 @@ def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
 
     Parameters
     ----------
-    path : the file to write; one that is there is replaced.
-    tensors : by name. Any floating-point array is written as float32.
+    path : the file to write; an existing one is replaced.
+    tensors : floating-point arrays by name; all are written as float32.
     """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     begin = 0

@@ -1,29 +1,29 @@
-"""The kinds of head, a row each: what a head reads, what its outputs are, and what Hugging Face calls it.
+"""The kinds of head, one row each: what a head reads, what its outputs are, and what Hugging Face calls it.
 
-What the outputs are compared with stands beside the formulas, in `heads.py`.
+The losses that compare outputs with labels are in `heads.py`.
 """
 
 from typing import NamedTuple
 
 SEQUENCES, TOKENS, LABELS = "sequences", "tokens", "labels"
 CLASSIFIER = "BertForSequenceClassification"
-# What the outputs are compared with the labels by; "": by a loss of its own.
+# The loss that compares the outputs with the labels; "" for a head with a loss of its own.
 SOFTMAX, SIGMOIDS, SQUARES, CHOICES, SPANS = "softmax", "sigmoids", "squares", "choices", "spans"
 SINGLE_LABEL, MULTI_LABEL = "single_label_classification", "multi_label_classification"
 
 
 class HeadKind(NamedTuple):
-    """What all heads of a kind have in common."""
+    """The properties that all heads of one kind share."""
 
-    reads: str  # pooled [CLS] of all SEQUENCES, all TOKENS, or those with LABELS
-    outputs: int | None  # for each of what it reads; None: one for each class
-    loss: str  # one of those above, a formula in `heads.py`
-    architecture: str  # Hugging Face's class
+    reads: str  # the pooled [CLS] of each of the SEQUENCES, all TOKENS, or the tokens with LABELS
+    outputs: int | None  # number of outputs for each row that is read; None: one for each class
+    loss: str  # one of the losses above; the formulas are in `heads.py`
+    architecture: str  # name of Hugging Face's class
     label_dtype: str = "int32"
-    label_shape: tuple[int, ...] = ()  # of a label; (0,): a number for each output
-    output_layer: str = "classifier"  # as Hugging Face has it
-    names_outputs: bool = False  # whether `config.json` names them, as id2label
-    problem_type: str | None = None  # there, with several outputs or with one that is a number
+    label_shape: tuple[int, ...] = ()  # shape of one label; (0,): one number for each output
+    output_layer: str = "classifier"  # Hugging Face's name of the layer
+    names_outputs: bool = False  # whether `config.json` names the outputs, as id2label
+    problem_type: str | None = None  # entry of `config.json`, except for a classifier with a single output
 
 
 KINDS = {

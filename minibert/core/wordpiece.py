@@ -45,22 +45,22 @@ def learn(
     objective: str = "likelihood",
     min_frequency: int = 2,
 ) -> list[str]:
-    """Return special tokens, the alphabet and the pieces that merging its letters makes, in this order.
+    """Return a vocabulary: special tokens, then the alphabet, then the pieces in the order they were merged.
 
-    Each word starts as its letters, those inside it marked with "##". Then the best pair of neighbours is
-    joined everywhere, again and again: the most frequent pair ("frequency", byte-pair encoding), or the one
-    that makes the text likeliest ("likelihood", WordPiece).
+    Each word starts as its letters; all but the first are marked with "##". Then the best pair of neighbours
+    is joined everywhere, again and again: the most frequent pair ("frequency", byte-pair encoding), or the
+    one that raises the likelihood of the text most ("likelihood", WordPiece).
 
     Parameters
     ----------
     word_counts : how often each word occurs.
-    vocab_size : pieces to end with; fewer where no pair is left to join.
+    vocab_size : how many pieces to learn; the result has fewer if no pair is left to join.
     objective : "likelihood" or "frequency".
     min_frequency : pairs that occur less often are not joined.
 
     Returns
     -------
-    list of pieces, by their ids.
+    list of pieces; the index of a piece is its id.
     """
     words = []  # the pieces of each word, and how often it occurs
     for word, n in word_counts.items():
@@ -83,7 +83,7 @@ def learn(
             gains = {pair: round(gain(pair, n, counts) * ROUNDING) for pair, n in gains.items()}
         if not gains:
             break
-        # Among equal gains the pair comes first whose left part, then whose right part, is older.
+        # Ties go to the pair with the older left part, then to the one with the older right part.
         best = min(gains, key=lambda pair: (-gains[pair], number[pair[0]], number[pair[1]]))
         merged = best[0] + best[1].removeprefix("##")
         words = [(join(pieces, best, merged), n) for pieces, n in words]
@@ -93,15 +93,16 @@ def learn(
 
 
 def gain(pair: tuple[str, str], n: int, counts: Counter[str]) -> float:
-    """Return what joining all n occurrences of a pair adds to the log-likelihood of the text.
+    """Return how much joining all n occurrences of a pair adds to the log-likelihood of the text.
 
-    With p(u) = c(u) / N for each piece u, that is L = sum over u of f(c(u)) - f(N) where f(x) = x log x.
-    Joining takes n off both counts (2 n off the one, where the parts are equal) and off N, and adds n new.
+    With p(u) = c(u) / N for each piece u, the log-likelihood is L = sum over u of f(c(u)) - f(N), where
+    f(x) = x log x. Joining subtracts n from the counts of both parts (2 n if the parts are equal) and from N,
+    and adds a new piece with the count n.
 
     Parameters
     ----------
     pair : the two pieces.
-    n : how often they stand side by side.
+    n : how often they occur side by side.
     counts : how often each piece occurs.
 
     Returns
@@ -113,17 +114,17 @@ def gain(pair: tuple[str, str], n: int, counts: Counter[str]) -> float:
         return x * log(x) if x else 0.0
 
     total = counts.total()
-    parts = Counter(pair).items()  # two, or one of them twice
+    parts = Counter(pair).items()  # two parts once each, or one part twice
     lost = sum(f(counts[part]) - f(counts[part] - times * n) for part, times in parts)
     return f(n) - lost + f(total) - f(total - n)
 
 
 def neighbours(symbols: Sequence[Symbol]) -> Iterator[tuple[Symbol, Symbol]]:
-    """Yield pairs of neighbours from the left, without overlap: `aaa` holds `aa` once.
+    """Yield pairs of neighbours from the left, without overlaps of equal pairs: `aaa` contains `aa` once.
 
     Parameters
     ----------
-    symbols : pieces, or their numbers.
+    symbols : pieces, or their ids.
 
     Yields
     ------
@@ -145,9 +146,9 @@ def join(
 
     Parameters
     ----------
-    symbols : pieces, or their numbers.
-    pair : the two to join.
-    merged : what takes their place.
+    symbols : pieces, or their ids.
+    pair : the two symbols to join.
+    merged : the symbol that replaces them.
     """
     joined: list[Symbol] = []
     for symbol in symbols:
@@ -159,12 +160,12 @@ def join(
 
 
 def encode(word: str, ids: Mapping[str, int]) -> list[int]:
-    """Cut a word into the longest piece that begins it, the longest "##" piece that goes on, …; or [UNK].
+    """Cut a word from the left, each time taking the longest piece that fits; if none does, it is [UNK].
 
     Parameters
     ----------
-    word : as `split_words` makes it.
-    ids : number of each piece.
+    word : a word as `split_words` returns it.
+    ids : the id of each piece.
 
     Returns
     -------
@@ -184,11 +185,11 @@ def encode(word: str, ids: Mapping[str, int]) -> list[int]:
 
 
 def decode(pieces: Sequence[int], vocab: Sequence[str]) -> str:
-    """Join pieces to words again, with a space between words.
+    """Join pieces into words again, with a space between words.
 
     Parameters
     ----------
-    pieces : their ids.
-    vocab : the pieces, by their ids.
+    pieces : ids of the pieces.
+    vocab : list of pieces; the index of a piece is its id.
     """
     return " ".join(vocab[number] for number in pieces).replace(" ##", "")

@@ -5,7 +5,8 @@ which is proven in the same way. Everything else is compared with a second route
 obey a law. The shapes of the questions are drawn for each check.
 """
 
+from minibert.course import animations
 from minibert.course.lesson import Lesson, begin
 from minibert.course.showing import equal, say, show, source
 
-__all__ = ["Lesson", "begin", "equal", "say", "show", "source"]
+__all__ = ["Lesson", "animations", "begin", "equal", "say", "show", "source"]

@@ -340,23 +340,14 @@ class OnSheet:
         change: Change | None = None,
         lengths: tuple[int, ...] | None = None,
     ) -> list[Asked]:
-        """Ask every case at two sets of shapes; see `Judge`. The reference says what is right.
+        """Ask every case at two sets of shapes; see `Judge`. The reference, not `solution`, is right.
 
         Parameters
         ----------
-        function : function
-        mine : dict of function
-        seed : int
-        solution : function
-            Not needed.
         change : function
-            Changes the arguments of every case, to which the gradient from above belongs.
+            As for `Judge`; the gradient from above is one of the arguments.
         lengths : tuple of int
-            Lengths of the sequences; None: they are drawn.
-
-        Returns
-        -------
-        list of Asked
+            Lengths of the sequences; None: they are drawn. `Judge` has no such parameter.
         """
         name = function.__name__
         is_backward = name.endswith(BACKWARD)

@@ -50,6 +50,7 @@ NOT_CALLED = (
 SAME = 1e-11  # largest relative difference between the answers of two functions that make the same mistake
 NEARLY = 1e-6  # a smaller relative error is not that of a wrong formula
 SHOWN = 5  # names of missing operations that are printed; more are in the proof sheet
+OPEN = "still to be written"  # the text of the verdict on an open exercise
 QUICK = False  # True where the course itself is tested: `Lesson.scale` then returns the small sizes
 
 
@@ -113,7 +114,7 @@ class Lesson:
         judge = _judge_of(name, route)
         if seed is None:
             seed = secrets.randbelow(10**6)
-        state, text = "open", "still to be written"
+        state, text = "open", OPEN
         kept = self.mine if is_operation(name) else self.tools
         is_kept = is_operation(name) or name in mine.TOOLS
         if not is_open(function):

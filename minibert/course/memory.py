@@ -48,7 +48,9 @@ class Memory:
         return Traced(self, self._arrays, np.array(values, order="C"))
 
     def touch(self, array: int, line: int) -> bool:
-        """Use a line of an array, and fetch it if it is not in the cache.
+        """Record an access to one cache line; on a miss, fetch it and evict the least recently used line.
+
+        Writing an evicted line back is not counted.
 
         Parameters
         ----------

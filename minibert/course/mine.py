@@ -146,12 +146,16 @@ def _global_names(function: FunctionType) -> list[str]:
 
 
 def _is_readers(value: Any) -> bool:
-    """Tell whether a value is a function of the reader's, from a notebook or from mine.py."""
+    """Tell whether a value is a function that the reader wrote, in a notebook or in mine.py."""
     return isinstance(value, FunctionType) and value.__module__ in ("__main__", "mine")
 
 
 def _definition(name: str, value: Any) -> str:
-    """Write an import or an assignment that gives a value to a name; "" if there is none."""
+    """Return the line of Python that defines `name` as `value`: an import, or an assignment of a literal.
+
+    It is "" where no such line is known. It has to be one line, because `text_of` puts lines that begin as
+    imports first.
+    """
     module = getattr(value, "__module__", None)
     original_name = getattr(value, "__name__", name)
     renamed = "" if original_name == name else f" as {name}"

@@ -189,7 +189,7 @@ def tables() -> str:
         numbers = " | ".join(str(count or "") for count in counts)
         lines.append(f"| {plan.number} {plan.title} | {plan.reading} | {numbers} | {plan.minutes} |")
     hours = sum(plan.minutes for plan in chapters) / 60
-    lines += ["", f"All together about {hours:.0f} hours.", ""]
+    lines += ["", f"About {hours:.0f} hours in all.", ""]
     lines += ["<details>", "<summary>Exercise by exercise</summary>", ""]
     lines += ["| exercise | what it asks for | difficulty | minutes |", "|---|---|---|--:|"]
     for plan in chapters:

@@ -15,6 +15,7 @@ from minibert.course.running import Rejected
 from minibert.tasks.metrics.intervals import bootstrap, mean_of
 
 MARKS = {"passed": "✓", "failed": "✗", "open": "·"}
+NO_GUESS = "No guess yet: put it in place of the three dots and run the cell again."
 COLOURS = {"passed": "#22863a", "failed": "#b85c00", "open": "inherit"}
 
 
@@ -118,7 +119,7 @@ class Guess:
             question += f" ({' / '.join(map(str, choices))})"
         print(question)
         if guess is ...:
-            print("No guess yet: put it in place of the three dots and run the cell again.")
+            print(NO_GUESS)
         else:
             print(f"Your guess: {guess}")
 

@@ -84,7 +84,7 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     """
     names = [paths] if isinstance(paths, str | Path) else list(paths)
     if not names or "" in names:
-        raise InputError(f"paths={names} names no corpus; give a text file, a folder or a glob.")
+        raise InputError("The name of the corpus is empty; give a text file, a folder or a glob.")
     first: dict[str, Path] = {}  # by the file that a path leads to
     for name in names:
         for path in _files_of(Path(name)):

@@ -58,9 +58,11 @@ class InstanceOptions:
     dupe_factor: int = 0
 
     def __post_init__(self) -> None:
-        self._check("seq_length", SHORTEST <= self.seq_length <= LONGEST, f"from {SHORTEST} to {LONGEST:,}")
-        self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "from 0 to 1")
-        self._check("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "above 0 and at most 1")
+        self._check(
+            "seq_length", SHORTEST <= self.seq_length <= LONGEST, f"a length from {SHORTEST} to {LONGEST:,}"
+        )
+        self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "a share from 0 to 1")
+        self._check("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "a share above 0 and at most 1")
         most = self.max_predictions_per_seq
         self._check("max_predictions_per_seq", most is None or most >= 1, "1 or more")
         rates = self.mask_rates
@@ -496,17 +498,15 @@ def split_documents(
 
 
 def _too_few_documents(n_documents: int, least: int, next_sentence: bool) -> InputError:
-    why = ""
+    needed = f"{2 * least} are needed: {least} to train on and {least} to hold out"
     if next_sentence:
-        why = ", as next sentences are also drawn from other documents"
-    instead = ""
-    if next_sentence and n_documents > 1:
-        instead = ", or set next_sentence=False"
-    return InputError(
-        f"The text is {counted(n_documents, 'document')}, which is too few: "
-        f"{least} to train on and {least} to hold out are needed{why}; "
-        "give more text (each text of a list, row of a table or line of JSON is one document), in plain text "
-        "with blank lines between documents or layout='documents' where each line is a document, "
-        f"layout='continuous' to have it cut into documents{instead}.",
-        next_sentence=False,
+        needed += ", as next sentences are also drawn from other documents"
+    advice = (
+        "give more documents (texts of a list, rows of a table, lines of JSON, or parts of plain text "
+        "between blank lines), or choose layout='documents' to make each line of plain text one, or "
+        "layout='continuous' to have the text cut into documents"
     )
+    if next_sentence and n_documents > 1:
+        advice += ", or set next_sentence=False"
+    what = f"The text is {counted(n_documents, 'document')}"
+    return InputError(f"{what}, and {needed}; {advice}.", next_sentence=False)

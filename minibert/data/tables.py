@@ -631,7 +631,8 @@ def _label(cell: Any, where: str, column: Column, numeric: bool) -> str | float:
         return cell
     value = number_in(cell)
     if value is None:
-        raise InputError(f"the column {column!r} is {cell[:60]!r}, expected a number.", where=where)
+        advice = "correct it, or learn classes with the task classify."
+        raise InputError(f"the column {column!r} is {cell[:60]!r}, not a number; {advice}", where=where)
     return value
 
 

@@ -126,10 +126,12 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
         When a folder contains no run, a damaged one or a sweep, or is named twice, runs are of different
         kinds, there are too few or too many of them, or `by` is unknown.
     """
+    if isinstance(runs, str | Path | Run):
+        given = str(Path(runs))
+        second = "..." if by in AXES else repr(by)
+        raise InputError(f"runs={given!r} is one run; give a list, compare([{given!r}, {second}]).")
     if by not in AXES:
         raise InputError(f"{by=} is unknown; choose one of {', '.join(AXES)}.", by=by)
-    if isinstance(runs, str | Path | Run):
-        raise InputError(f"runs={str(Path(runs))!r} is one run; give a list of two or more.")
     paths = [path_of(run, "run") for run in runs]
     if not 2 <= len(paths) <= len(LETTERS):
         raise InputError(f"{counted(len(paths), 'run')} can't be compared; name 2 to {len(LETTERS)}.")

@@ -143,7 +143,11 @@ def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Seque
 
 
 def _name_parts(plan: Plan, table: Table) -> set[str]:
-    """Return the parts of cell names that belong to a table: its rows, and the examples of its columns."""
+    """Return all components that names of a table's cells can have, except seeds.
+
+    A cell is called "bert+bilstm/snli/seed0", for example: a row of the table, then the data of a column. All
+    data that may stand in for a column counts, because an earlier call may have had other data.
+    """
     parts = set[str]()
     for column in table.columns:
         parts.update(plan.row_name(row, column) for row in table.rows)

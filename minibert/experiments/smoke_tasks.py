@@ -86,10 +86,13 @@ def make(folder: Path, seed: int = 0, train: int = TRAIN, dev: int = DEV) -> Non
 
 
 def _chapters() -> dict[str, dict[str, list[Chapter]]]:
-    """Read the chapters of the books by split and author; every fifth chapter of a book is dev."""
+    """Return the chapters of the books by split and author; of every five, the third is in dev.
+
+    The names of a book's characters are found in all of its chapters, those in dev as well.
+    """
     chapters: dict[str, dict[str, list[Chapter]]] = {"train": {}, "dev": {}}
     stream = SentenceStream(embedded_corpus(), "sentences")
-    parts = groupby(stream, bool)  # an empty line ends a chapter
+    parts = groupby(stream, bool)  # None ends a document, which here is a chapter
     documents = (list(lines) for is_text, lines in parts if is_text)
     for author, count in CHAPTERS:
         book: list[Any] = list(islice(documents, count))

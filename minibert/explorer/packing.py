@@ -3,6 +3,7 @@
 import base64
 import os
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +92,7 @@ def read_model(model: str | os.PathLike[str] | Bert | Estimator) -> Model:
         return _of_estimator(model)
     if not isinstance(model, str | os.PathLike):
         advice = "give a folder, a Run, a Bert or an estimator"
-        raise InputError(f"A {type(model).__name__} can't be shown; {advice}.")
+        raise InputError(f"model={short(model)} can't be shown; {advice}.", model=model)
     model = os.fspath(model)
     _, params, report = hub.load(model)
     head = params.head

@@ -1,17 +1,16 @@
 """Make the explorer's page: one HTML file that contains styles, scripts and the models' weights."""
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minibert.api.base import Estimator
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path
 from minibert.explorer.packing import Model, packed_checkpoint, packed_size, packed_tokenizer, read_model
-from minibert.reports.markup import framed, rendered
+from minibert.reports.markup import framed, inert_json, rendered
 
 STATIC = Path(__file__).with_name("static")
 SCRIPTS = "data tokenizer bert backward state drawing pieces guesses attention".split()
@@ -122,27 +121,6 @@ def show(
     js = "\n".join((STATIC / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
     page = rendered("explorer.html.j2", STATIC, title=title, style=css, script=js, data=inert_json(data))
     return Explorer(title, page)
-
-
-def inert_json(value: Any) -> str:
-    """Write JSON in ASCII without < > &, so that no text in it can end the script element around it.
-
-    Parameters
-    ----------
-    value : Any
-        A value that can be written as JSON; its numbers have to be finite.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> print(inert_json("</script> \\u202e"))
-    "\\u003c/script\\u003e \\u202e"
-    """
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _check_size(models: Sequence[Model], int8: bool) -> None:

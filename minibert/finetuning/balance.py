@@ -102,9 +102,8 @@ def class_weights(
     given = weights_by_name(weights)
     unknown = [name for name in given if name not in labels]
     if unknown:
-        what = f"{unknown[0]!r}, which is not a class of the training examples"
-        message = f"class_weights={weights!r} names {what}; the classes are {', '.join(labels[:16])}."
-        raise InputError(message, class_weights=weights)
+        what = f"`class_weights` names {unknown[0]!r}, which is not a class of the training examples"
+        raise InputError(f"{what}; the classes are {', '.join(labels[:16])}.", class_weights=weights)
     return np.array([given.get(name, 1.0) for name in labels])
 
 

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.reading import suffix_of
-from minibert.data.tables import MissingColumn
+from minibert.data.lines import JSON_LINES
+from minibert.data.tables import DELIMITERS, MissingColumn
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.splitting import split, subset
 from minibert.model.head_kinds import OF_CLASSES
@@ -13,7 +14,7 @@ from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
 
-# The task for a custom table, by the kind of an official task, and the suffixes of tables.
+# The task for a custom table, by the kind of an official task.
 OWN_TABLES = {
     "classify": "classify",
     "regress": "regress",
@@ -21,7 +22,8 @@ OWN_TABLES = {
     "span": "qa",
     "cosine": "similarity",
 }
-TABLES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson")
+# Suffixes of custom tables. A .json file may be one, too, but the official files of SQuAD also end in .json.
+TABLES = {*DELIMITERS, *JSON_LINES} - {".json"}
 ANSWERS = ("label", "tags", "answer")  # roles of the columns that hold labels
 
 
@@ -84,7 +86,11 @@ def read_examples(
                 raise
             advice = f"Without a train file the task {other} learns from a part of the dev file."
             raise MissingFile(f"{error} {advice}", **error.arguments) from error
-        dev = task.read(data, "dev")
+        try:
+            dev = task.read(data, "dev")
+        except MissingFile as error:
+            advice = "Add one, or give split_dev=0.1 to evaluate on a part of the train file."
+            raise MissingFile(f"{error} {advice}", **error.arguments, split_dev=0.1) from error
     else:
         stratified = options.stratified and task.kind in OF_CLASSES
         examples = _the_one_file(task, options) if rows is None else rows.train

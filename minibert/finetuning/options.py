@@ -23,6 +23,8 @@ from minibert.base.options import (
     one_of,
     option,
 )
+from minibert.base.paths import path_of
+from minibert.base.terminal import counted
 from minibert.core.config import BertConfig
 from minibert.core.optim import KINDS
 from minibert.model.head_kinds import POOLS
@@ -112,13 +114,13 @@ class WindowArguments:
 
     long: str = option(
         "cut",
-        "texts longer than `max_length`: cut their ends, or read them in overlapping windows (only for tasks "
-        "with one answer per text or pair)",
+        "what to do with texts longer than `max_length`: cut their ends, or read them in overlapping windows "
+        "(only for tasks with one answer per text or pair)",
         one_of(LONG),
         choices=LONG,
     )
     stride: int | None = option(
-        None, "pieces that a window shares with the one before", COUNT, default="a quarter of them"
+        None, "pieces that a window shares with the one before it", COUNT, default="a quarter of a window"
     )
     pool: str | None = option(
         None,
@@ -128,7 +130,7 @@ class WindowArguments:
         default="mean",
     )
     most_windows: int | None = option(
-        None, "most windows of a text; what does not fit into them is cut", WHOLE, default=f"{MOST_WINDOWS}"
+        None, "the most windows per text; what they have no room for is cut", WHOLE, default=f"{MOST_WINDOWS}"
     )
 
 
@@ -138,16 +140,16 @@ class BalanceArguments:
 
     class_weights: str | dict[str, float] | None = option(
         None,
-        "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
-        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of each class's "
-        "frequency, or NAME=WEIGHT,... with 1 for the others",
+        "weights of the classes in the loss: balanced, the inverse of each class's frequency, or "
+        "NAME=WEIGHT,... with 1 for the others; the same as in PyTorch's CrossEntropyLoss(weight=...), whose "
+        "mean is weighted too (multilabel: pos_weight of BCEWithLogitsLoss)",
         (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
         metavar="WEIGHTS",
         default="",
     )
     sampling: str | None = option(
         None,
-        "balanced: each epoch draws equally many examples of every class, rare ones several times "
+        "balanced: each epoch draws the same number of examples from every class, rare ones several times "
         "(multilabel: a text counts as its rarest class)",
         one_of((BALANCED,)),
         choices=(BALANCED,),
@@ -162,7 +164,7 @@ class SpanArguments:
     span_weight: float = option(
         0.5,
         "weight of the losses of the answer's start and end: 0.5 for their mean, 1 for their sum",
-        (("above 0 and at most 1", lambda x: 0 < x <= 1),),
+        (("a number above 0 and at most 1", lambda x: 0 < x <= 1),),
     )
 
 
@@ -173,19 +175,19 @@ class FinetuneArguments(TrainingArguments):
     # data
     max_length: int | None = option(
         None,
-        "most tokens in a sequence, [CLS] and [SEP] included",
+        "the most tokens in a sequence, including [CLS] and [SEP]",
         (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
     )
-    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when evaluating", WHOLE)
+    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch during evaluation", WHOLE)
     # length of the run
     epochs: float | tuple[float, ...] | None = option(
         None,
-        "passes over the examples, or several numbers to try in turn: the paper's are 2,3,4",
+        "passes over the training examples, or several numbers to try in turn, such as the paper's 2,3,4",
         _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
         numbers="number of epochs",
     )
     patience: int | None = option(
-        None, "stop when so many epochs in a row were no better on dev than the best one", WHOLE, default=""
+        None, "stop after this many epochs in a row without a better result on dev", WHOLE, default=""
     )
     max_steps: int | None = option(
         None,
@@ -208,14 +210,14 @@ class FinetuneArguments(TrainingArguments):
     # batches and optimizer
     batch_size: int | tuple[int, ...] | None = option(
         None,
-        "examples in a step, or several numbers to try in turn: the paper's are 16,32",
+        "examples in a step, or several numbers to try in turn, such as the paper's 16,32",
         _each(WHOLE),
         numbers="batch size",
     )
     accumulate: int = 1
     learning_rates: float | tuple[float, ...] | None = option(
         None,
-        "the highest learning rate, or several to try in turn: the paper's are "
+        "the highest learning rate, or several to try in turn, such as the paper's "
         + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP),
         _each((("finite numbers above 0", lambda x: 0 < x < math.inf),)),
         flag="--lr",
@@ -227,7 +229,7 @@ class FinetuneArguments(TrainingArguments):
     bias_correction: bool = True  # without it, training on small data sets often fails
     google_decay: bool = False
     # the run
-    restarts: int = option(1, "runs with each setting, each with the next seed", WHOLE)
+    restarts: int = option(1, "runs of each setting, each with the next seed", WHOLE)
 
     UNDECIDED = "by task"
 
@@ -246,7 +248,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     )
     data: str = field(
         metadata={
-            "help": "folder of the task's official files or of your own tables, or one table",
+            "help": "a folder with the task's official files or your own tables, or one table",
             "rules": (("a file or a folder; for data in memory there is TextClassifier('MODEL').fit", bool),),
         }
     )
@@ -265,15 +267,17 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         (), "other tasks to train together with this one, and their folders, such as (('snli', 'pairs'),)"
     )
     also_examples: int | None = option(
-        None, "train on N examples of each task of `also`, always the same", WHOLE, default="all"
+        None, "train on N examples of each task in `also`, always the same ones", WHOLE, default="all"
     )
     train_examples: int | None = option(
         None,
-        "train on N examples, always the same; on more if that keeps documents whole",
+        "train on N examples, always the same ones; on more where that keeps documents whole",
         WHOLE,
         default="all",
     )
-    dev_examples: int | None = option(None, "evaluate on N examples, always the same", WHOLE, default="all")
+    dev_examples: int | None = option(
+        None, "evaluate on N examples, always the same ones", WHOLE, default="all"
+    )
     split_dev: float | None = option(
         None,
         "if only one file has labels: evaluate on this share of it, and of each class, and train on the rest "
@@ -339,7 +343,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     def _normalise(self) -> None:
         """Bring values that can be given in several forms to one: absolute paths, tuples, strings."""
         # Absolute paths, so that the run can be used from any working directory.
-        object.__setattr__(self, "data", os.path.abspath(os.path.expanduser(self.data)))
+        object.__setattr__(self, "data", os.path.abspath(path_of(self.data, "data")))
         object.__setattr__(self, "model", os.path.abspath(on_disk(self.model, "model")))
         for name, what in PAIRS.items():
             given = getattr(self, name)
@@ -349,14 +353,15 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             except (TypeError, ValueError):
                 raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
             object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(os.path.expanduser(path))) for name, path in vars(self)["also"])
+        also = tuple((name, os.path.abspath(path_of(path, "also"))) for name, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
         names = [name for name, _ in vars(self)["columns"]]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
         weights = self.class_weights
-        if isinstance(weights, dict):
+        if weights is not None and not isinstance(weights, str):
+            _require_weights(weights)
             text = ",".join(f"{name}={weight}" for name, weight in weights.items())
             object.__setattr__(self, "class_weights", text)
         for name in SWEPT:
@@ -454,7 +459,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             When there are too few.
         """
         if self.freeze is not None and self.freeze > layers:
-            problem = f"freeze={self.freeze!r} is more than the {layers} layers of '{source}'"
+            problem = f"freeze={self.freeze!r} is too many: '{source}' has {counted(layers, 'layer')}"
             raise InputError(f"{problem}; give at most {layers}.", freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
             problem = f"max_length={self.max_length!r} is longer than the {positions} positions of '{source}'"
@@ -493,6 +498,24 @@ def _are_weights(text: str) -> bool:
     if text == BALANCED:
         return True
     return all(0 < weight < math.inf for weight in weights_by_name(text).values())
+
+
+def _require_weights(weights: Any) -> None:
+    """Raise InputError for weights that Python gives in another form than a dictionary of numbers."""
+    is_valid = isinstance(weights, dict) and len(weights) > 0
+    if is_valid:
+        is_valid = all(_is_weight(weight) for weight in weights.values())
+    if not is_valid:
+        advice = "give 'balanced', or a number above 0 for each class, such as {'spam': 5}."
+        raise InputError(f"class_weights={weights!r} is not valid; {advice}", class_weights=weights)
+
+
+def _is_weight(value: Any) -> bool:
+    """Return whether a value is a finite number above 0."""
+    try:
+        return 0 < float(value) < math.inf
+    except (TypeError, ValueError):
+        return False
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

@@ -186,6 +186,7 @@ class _EvaluationRequest:
         **computing: Any,
     ) -> None:
         listed = [folders] if isinstance(folders, str | Path) else folders
+        data = None if data is None else path_of(data, "data")
         other_task = None if task is None else registry.create(task)
         self.models = [open_model(folder, task=other_task, **computing) for folder in listed]
         check_ensemble(self.models)
@@ -333,6 +334,7 @@ def predict(
     if lines.exists():
         raise InputError(f"'{out}' already holds predictions, {lines.name}; choose another `out`.")
     predictions = []
+    files: list[Path] = []  # the official ones
 
     def write_lines(temporary: Path) -> None:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
@@ -343,10 +345,12 @@ def predict(
                 if hasattr(example, "id"):
                     row = {"id": example.id} | row
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        # Before the lines get their name, which says that `out` holds predictions: an interrupted call can be
+        # repeated.
+        files.extend(first.task.write(out, split, examples, predictions))
 
     with engines.limited_threads(threads, first.ops):
         write_atomically(lines, write_lines)
-    files = first.task.write(out, split, examples, predictions)
     report = {
         "task": first.task.name,
         "title": first.task.title,

@@ -346,7 +346,7 @@ class Run(ABC):
         info = info_if(self.show)
         info(self.headline(state))
         if state.step:
-            info(f"Going on from step {state.step:,}.")
+            info(f"Resuming from step {state.step:,}.")
         loop = Loop(
             total_steps=total,
             rate=self.rate,

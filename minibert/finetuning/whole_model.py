@@ -208,7 +208,9 @@ class WholeRun(Run):
             now = len(self.prepared.train)
             params: Any = checkpoint.params
             if before != now:
-                raise self.other_data(f"there were {before:,} training features, now there are {now:,}")
+                raise self.other_data(
+                    f"there were {before:,} training examples or windows, now there are {now:,}"
+                )
             if params.head != self.prepared.data.head:
                 raise self.other_data("there were other labels")
         state = super().start(checkpoint)

@@ -141,9 +141,10 @@ def _entailment(model: Finetuned) -> tuple[int, int]:
     others = [index for index in range(len(names)) if index not in entailing]
     denying = [index for index in others if names[index].startswith("contradict")] or others
     if model.task.kind != "classify" or model.pair is False or len(entailing) != 1 or len(denying) != 1:
-        texts = "single texts" if model.pair is False else "pairs"
-        what = f"{texts} with the labels {', '.join(model.labels) or '-'}"
-        trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name} on {what}"
+        trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name}"
+        if model.task.kind == "classify":
+            texts = "single texts" if model.pair is False else "pairs"
+            trained += f" on {texts} with the labels {', '.join(model.labels)}"
         why = "can't tell what a text entails from what it contradicts"
         raise InputError(f"{trained}, and {why}; use a model fine-tuned for mnli, snli or rte.")
     return entailing[0], denying[0]

@@ -500,13 +500,15 @@ def _layer(kind: str, path: Path, fields: dict[str, Any], width: int) -> Dense |
 
 
 def _tensors(path: Path) -> dict[str, np.ndarray]:
-    """Read the weights of a module."""
+    """Return the weights of a module by name; safetensors take precedence over a pickled file."""
     if (path / WEIGHTS_FILE).is_file():
-        return read_tensors(path / WEIGHTS_FILE)[0]
+        tensors, _ = read_tensors(path / WEIGHTS_FILE)
+        return tensors
     if (path / PICKLED_FILE).is_file():
         from minibert.hub.pytorch.pickled import read_pickled
 
-        return read_pickled(path / PICKLED_FILE)[0]
+        tensors, _ = read_pickled(path / PICKLED_FILE)
+        return tensors
     raise InputError(f"{path} has no {WEIGHTS_FILE} or {PICKLED_FILE}; {AGAIN}.")
 
 

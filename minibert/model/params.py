@@ -128,7 +128,7 @@ def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
             table += [
                 Entry(f"{path}.w_in", (inputs, 4 * width), uniform, True),
                 Entry(f"{path}.w_state", (width, 4 * width), uniform, True),
-                Entry(f"{path}.bias", (4 * width,), forget, False),
+                Entry(f"{path}.bias", (4 * width,), lstm_bias, False),
             ]
         inputs = 2 * width
     return table
@@ -156,8 +156,8 @@ def uniform(generator: np.random.Generator, shape: tuple[int, ...], spread: floa
 
 
 # -> (shape)
-def forget(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
-    """Initialise the forget gates of an LSTM with 1 and all else with 0, so that a cell remembers at first.
+def lstm_bias(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
+    """Return the first bias of an LSTM: 1 for the forget gate, so that a cell remembers at first, else 0.
 
     The order of the gates is input, forget, candidate, output (Gers et al. 2000; Jozefowicz et al. 2015).
 
@@ -166,7 +166,7 @@ def forget(generator: np.random.Generator, shape: tuple[int, ...], spread: float
     generator : Generator
         Not used.
     shape : tuple of int
-        Shape of the values, (4H,).
+        Shape of the values, (4 width,).
     spread : float
         Not used.
 

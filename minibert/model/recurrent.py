@@ -160,10 +160,12 @@ class Recurrent(Blocks):
     ) -> tuple[Array, Saved]:
         """Run stacked LSTMs in both directions, with dropout after each layer.
 
+        A change of `saved`, or of the order of the layers, concerns `bilstm_block_backward` as well.
+
         Parameters
         ----------
         x : (T,I)
-            Input.
+            Input of I features; an LSTM has W units in each direction.
         params : list of dict
             For each layer "left_to_right" and "right_to_left", each with `w_in`, `w_state` and `bias`.
         cu_seqlens : (S+1,)
@@ -171,7 +173,8 @@ class Recurrent(Blocks):
         drop : Dropout or None
             Source of dropout.
         site : int
-            Dropout site after the first layer; each further layer has the next site.
+            The number that keys the dropout mask after the first layer; layer k uses `site` + k. No other
+            dropout of the model may have these numbers.
 
         Returns
         -------
@@ -206,7 +209,7 @@ class Recurrent(Blocks):
         saved : Saved
             What `bilstm_block` kept.
         params : list of dict
-            As for the forward; not used here.
+            As for `bilstm_block`; not used here.
         grads : list of dict
             Accumulators by the same names, consumed.
         frozen : bool, default False

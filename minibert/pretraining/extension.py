@@ -267,9 +267,13 @@ def report_text(report: dict[str, Any]) -> str:
     shown = " ".join(map(printable, report["pieces"][:SHOWN]))
     if len(report["pieces"]) > SHOWN:
         shown += " …"
-    lines = [f"{report['pieces_added']:,} pieces added, {report['vocab_size']:,} in all: {shown}"]
-    if report["were_unknown"]:
-        lines.append(f"{report['were_unknown']:,} of them were [UNK], and begin with its row.")
+    added = counted_text(report["pieces_added"], "piece")
+    lines = [f"{added} added, {report['vocab_size']:,} in all: {shown}"]
+    unknown = report["were_unknown"]
+    if unknown == 1:
+        lines.append("1 of them was [UNK], and begins with its row.")
+    elif unknown:
+        lines.append(f"{unknown:,} of them were [UNK], and begin with its row.")
     measured = report["measured"]
     if measured:
         title = f"On {measured['words']:,} words not learned from"

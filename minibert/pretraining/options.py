@@ -58,12 +58,13 @@ class PretrainOptions(RunOptions):
     vocab_size: int = option(8192, "pieces to learn", WHOLE)
     lower_case: bool = option(
         True,
-        "keep case and accents, with `vocab` too",
+        "keep case and accents, also with `vocab`",
         flag="--cased",
         in_python="lower-case the text and strip accents",
     )
     keep_accents: bool = option(
-        False, "lower-case, but keep accents and the vowel signs that are stripped with them, as in Hindi"
+        False,
+        "lower-case, but keep accents and the vowel signs that are stripped with them, as in Hindi",
     )
     segmented: bool = option(
         False,
@@ -76,7 +77,7 @@ class PretrainOptions(RunOptions):
         metavar="DIR",
         default="",
     )
-    held_out: float = option(0.05, "share of the documents that is held out for evaluation", SHARE)
+    held_out: float = option(0.05, "share of the documents to hold out for evaluation", SHARE)
     # model
     size: str | None = option(
         None,
@@ -110,7 +111,7 @@ class PretrainOptions(RunOptions):
     # length of the run: at most one of the two
     minutes: float | None = option(
         None,
-        "how long the command may take; its speed is measured first, and again during training, so that "
+        "how long the command may take; the speed is measured first, and again during training, so that "
         "the schedule ends on time",
         POSITIVE,
         default=f"{MINUTES:g}",
@@ -125,7 +126,7 @@ class PretrainOptions(RunOptions):
         default="by size and by the number of tokens that the run will read, see below",
     )
     batch_size: int | None = option(
-        None, "sequences in a step of the longest length; shorter sequences come in larger batches", WHOLE
+        None, "sequences in a step at the longest length; shorter sequences come in larger batches", WHOLE
     )
     learning_rate: float | None = option(None, "the highest learning rate", POSITIVE, flag="--lr")
     # instances (Table 8 and the ablations of the paper)
@@ -139,7 +140,7 @@ class PretrainOptions(RunOptions):
         default="0.8,0.1,0.1",
     )
     max_predictions_per_seq: int | None = option(
-        None, "most tokens to predict in a sequence", AT_MOST, default="`masked_lm_prob` of `seq_length`"
+        None, "the most tokens to predict in a sequence", AT_MOST, default="`masked_lm_prob` of `seq_length`"
     )
     whole_word_mask: bool = option(False, "mask all pieces of a word, or none")
     dupe_factor: int = option(
@@ -148,7 +149,7 @@ class PretrainOptions(RunOptions):
     short_seq_prob: float = option(0.1, "share of the instances that get a random shorter length", REAL)
     next_sentence: bool = option(
         True,
-        "without next-sentence prediction; automatic if hardly any document has two sentences",
+        "leave out next-sentence prediction; automatic if hardly any document has two sentences",
         flag="--no-nsp",
         in_python="train next-sentence prediction, too, unless hardly any document has two sentences",
     )
@@ -156,12 +157,12 @@ class PretrainOptions(RunOptions):
     # the run
     evaluations: int = option(
         10,
-        "evaluations on the held-out text during training, besides the one at the end; short runs use less "
-        "of that text; 0: none at all",
+        "evaluations on the held-out text during training, in addition to the one at the end; short runs use "
+        "less of that text; 0: none at all",
         COUNT,
     )
     keep: int = option(
-        2, "checkpoints to keep; 0: all; as a model, that of step 1000 is called RUN@1000", COUNT
+        2, "checkpoints to keep; 0: all; RUN@1000 names the one of step 1000 as a model", COUNT
     )
 
     UNDECIDED = "by size"
@@ -175,7 +176,10 @@ class PretrainOptions(RunOptions):
         self._make_plain()
         several = isinstance(self.corpus, Iterable) and not isinstance(self.corpus, str)
         paths: Iterable[Any] = self.corpus if several else [self.corpus]
-        object.__setattr__(self, "corpus", tuple(os.path.expanduser(str(path)) for path in paths))
+        names = [str(path) for path in paths]
+        for name in names:
+            path_of(name, "corpus")  # refuses ""
+        object.__setattr__(self, "corpus", tuple(os.path.expanduser(name) for name in names))
         for name in ("vocab", "model", "shards"):
             path = getattr(self, name)
             if path is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.core.config import SIZES, BertConfig
+from minibert.data.instances import SHORTEST
 
 MOST_LENGTHS = 100  # in a schedule
 MINUTES = 8.0  # how long a run takes that is given neither minutes nor steps
@@ -260,11 +261,15 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
             lengths.append((int(length), float(*share) if share else 1.0))
     except (ValueError, TypeError):
         lengths = []
-    shares = [share for _, share in lengths]
+    shown = text[:60] if isinstance(text, str) else text
+    given = f"seq_length={shown!r}"
     are_few = 1 <= len(lengths) <= MOST_LENGTHS
-    if not are_few or min(shares) <= 0 or not abs(sum(shares) - 1) <= 1e-6 or min(lengths)[0] < 5:
-        shown = text[:60] if isinstance(text, str) else text
-        most = f"up to {MOST_LENGTHS} of at least 5 with shares that sum to 1, such as 16:0.4,32:0.6"
-        what = f"seq_length={shown!r} is not a schedule"
-        raise InputError(f"{what}; give one length, or {most}.", seq_length=shown)
+    if not are_few or not min(share for _, share in lengths) > 0:
+        most = f"up to {MOST_LENGTHS} with shares that sum to 1, such as 16:0.4,32:0.6"
+        raise InputError(f"{given} is not a schedule; give one length, or {most}.", seq_length=shown)
+    if min(lengths)[0] < SHORTEST:
+        raise InputError(f"{given} is too short; give at least {SHORTEST}.", seq_length=shown)
+    total = sum(share for _, share in lengths)
+    if not abs(total - 1) <= 1e-6:
+        raise InputError(f"{given} has shares that sum to {total:g}; they must sum to 1.", seq_length=shown)
     return lengths

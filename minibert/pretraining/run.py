@@ -193,16 +193,20 @@ def _prepared(
 
 
 def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
-    """Check that the run may write into the folder, and store the options of a new run there."""
+    """Raise InputError unless the run may use the folder; prepare the folder of a new run.
+
+    For a new run, remove what an attempt left behind that never reached its first step (`MADE_FIRST`), and
+    store the options. Remove temporary files in any case.
+    """
     require_inside(run)
+    stored = run / "training.json"
     if resume:
-        options.require_same_run(PretrainOptions.load(run / "training.json"))
+        options.require_same_run(PretrainOptions.load(stored))
         if (run / WEIGHTS_FILE).exists() and not checkpoints(run / "checkpoints"):
             advice = f"start a new run from its weights: model={str(run)!r} and another `out`."
             raise InputError(f"'{run}' holds a model but no checkpoint to resume from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
-    stored = run / "training.json"
     if command := other_command(stored):
         raise InputError(f"'{run}' holds a run of minibert {command}; choose another `out`.")
     if checkpoints(run / "checkpoints") or (stored.exists() and (run / WEIGHTS_FILE).exists()):
@@ -210,14 +214,14 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
         try:
-            PretrainOptions.load(run / "training.json")
+            PretrainOptions.load(stored)  # only the files of a pre-training may be removed
         except InputError as error:
             what = f"{', '.join(present)} of something that is not a run"
             raise InputError(f"'{run}' holds {what}; choose another `out`.") from error
-    # Left by a run that never got to its first step, and perhaps made from another corpus.
+    # An earlier attempt, perhaps with another corpus, may have left these before its first step.
     _remove(run / name for name in MADE_FIRST if (run / name).exists())
     remove_leftovers(run)
-    options.save(run / "training.json")
+    options.save(stored)
 
 
 def _remove(paths: Iterable[Path]) -> None:
@@ -236,6 +240,12 @@ def _train(
     on_log: OnLog | None,
     engine: str,
 ) -> tuple[Pretraining, State, RunPage | None]:
+    """Train from the first step or the last checkpoint; parameters as for `pretrain`.
+
+    Return the task with everything resolved that was automatic, the final state, and the page of the run,
+    which only the main process has. training.json is complete before the first checkpoint is written, because
+    resuming compares with it.
+    """
     folder = run / "checkpoints"
     page = None
     for length, _ in task.options.lengths:  # raises now any error that a later stage would raise
@@ -243,10 +253,11 @@ def _train(
         task.held_out(length)
     checkpoint = None
     if resume:
-        checkpoint = latest(folder, task.config, logger.warning, numbers=4)  # every process warns
+        # Every process warns of a damaged one. A checkpoint stores the position in the text as 4 numbers.
+        checkpoint = latest(folder, task.config, logger.warning, numbers=4)
     state = task.start(checkpoint)
     if checkpoint:
-        info(f"Going on from step {state.step:,}.")
+        info(f"Resuming from step {state.step:,}.")
     runtime = runtime_of(task.ops)
     runtime.barrier("checkpoint")
     resolved = resolve_auto(task, state, began, info)

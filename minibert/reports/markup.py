@@ -81,6 +81,27 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
     return f'<iframe sandbox="{sandbox}" title="{title}" style="{style}" srcdoc="{source}"></iframe>'
 
 
+def inert_json(value: Any) -> str:
+    """Write JSON in ASCII without < > &, so that no text in it can end the script element around it.
+
+    Parameters
+    ----------
+    value : Any
+        A value that can be written as JSON; its numbers have to be finite.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(inert_json("</script> \\u202e"))
+    "\\u003c/script\\u003e \\u202e"
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
 def shown(value: Any) -> str:
     """Write a value for people, without characters that HTML forbids.
 

@@ -177,7 +177,9 @@ class Measured(NamedTuple):
 def report_of(
     measured: Measured, mistakes: Sequence[Mistake], scores: Mapping[str, float] | None = None
 ) -> Evaluation:
-    """Return metrics, their interval and the worst mistakes, for JSON.
+    """Evaluate predictions: metrics, a 95% interval, baselines and the worst mistakes, for JSON.
+
+    A new field is declared in `contents.Evaluation`.
 
     Parameters
     ----------

@@ -277,6 +277,19 @@ class Squad(Answering):
     def read(self, data: Path, split: str) -> list[Question]:
         """Read the questions of one split.
 
+        Parameters
+        ----------
+        data : Path
+            A folder with a file such as train-v1.1.json (SQuAD 1.1) or train-v2.0.json (SQuAD 2.0), or the
+            file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of Question
+            In the order of the file.
+
         Raises
         ------
         InputError
@@ -344,7 +357,20 @@ class CustomQuestions(Answering):
         self.columns = dict(columns)
 
     def read(self, data: Path, split: str) -> list[Question]:
-        """Read the table of one split. A "test" table may lack its answers."""
+        """Read the table of one split.
+
+        Parameters
+        ----------
+        data : Path
+            A folder with one table for each split, see `custom_file`, or a table.
+        split : str
+            "train", "dev" or "test". A "test" table may lack its answers.
+
+        Returns
+        -------
+        list of Question
+            In the order of the rows.
+        """
         unlabelled = {"answer": None, "start": None}
         return read_custom(tables.read_questions, custom_file(data, split), split, self.columns, unlabelled)
 
@@ -410,8 +436,9 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
         When the model is for another task, or the question or the text is empty.
     """
     if model.head.kind != Answering.kind:
-        problem = f"The model was fine-tuned for {model.task.name}, which answers no questions"
-        raise InputError(f"{problem}; give one that was fine-tuned for squad1, squad2, triviaqa or qa.")
+        trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name}"
+        advice = "give one that was fine-tuned for squad1, squad2, triviaqa or qa."
+        raise InputError(f"{trained}, which answers no questions; {advice}")
     for name, value in (("question", question), ("text", text)):
         if not value.strip():
             raise InputError(f"The {name} is empty; give one with words in it.")

@@ -208,11 +208,28 @@ class Choices(Task):
         return np.array(gold), np.array(predicted)
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute the share of right choices, `accuracy`."""
+        """Compute the share of right choices.
+
+        Returns
+        -------
+        dict
+            Only `accuracy`.
+
+        Raises
+        ------
+        InputError
+            When it is not known which ending of an example is right.
+        """
         return {"accuracy": metrics.accuracy(*self._numbers(examples, predictions))}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the accuracy as a function of examples, for its confidence interval."""
+        """Return the accuracy as a function of examples, for its confidence interval.
+
+        Returns
+        -------
+        Mean
+            Whether each choice is right.
+        """
         return mean_of(np.equal(*self._numbers(examples, predictions)))
 
     def write(

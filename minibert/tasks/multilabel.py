@@ -48,7 +48,7 @@ class ManyLabels(CustomTexts):
         """
         classes = {name for example in examples for name in self.names(example)}
         if examples and not classes:
-            raise InputError("No training example has a label; give some that do.")
+            raise InputError("no training example has a label; give some that do.")
         return in_order(classes)
 
     # -> (K,)

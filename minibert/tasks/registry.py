@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, did_you_mean
@@ -160,7 +161,18 @@ def create(
         have their own; when the task's tables do not have such columns.
     """
     if name not in TASKS:
-        advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
+        word = name.lower()
+        versions = [task for task in TASKS if task.startswith(word)][:3] if word else []
+        official = [task for task in TASKS if task not in CUSTOM_TABLES]
+        all_tasks = f"for a table of your own give {', '.join(CUSTOM_TABLES)}; "
+        all_tasks += f"for official files there are {', '.join(official)}."
+        advice = did_you_mean(word, TASKS.keys(), all_tasks, n=3, cutoff=0.7)
+        if versions:
+            advice = f"did you mean {' or '.join(versions)}?"
+        stem = PurePath(word).stem
+        if stem != word:  # a file, or a folder in another
+            advice = f"for a table of your own give classify and data={name!r}"
+            advice += f"; for official files give {stem}." if stem in official else "."
         raise InputError(f"task={name!r} is not known; {advice}", task=name)
     if columns and name not in CUSTOM_TABLES:
         columns = dict(columns)

@@ -103,8 +103,9 @@ class Sentences(Task):
             return self.official
         labels = {example.label for example in examples} - {None}
         if len(labels) < 2:
-            labelled = f"All training examples have the label {next(iter(labels))!r}" if labels else ""
-            problem = labelled or "No training example has a label"
+            problem = "no training example has a label"
+            if labels:
+                problem = f"every training example has the label {next(iter(labels))!r}"
             raise InputError(f"{problem}; give examples of at least two classes.")
         return in_order(labels)
 
@@ -440,7 +441,25 @@ class Glue(Sentences):
         self.pair = spec.pair
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        """Read the examples of one split."""
+        """Read the examples of one split.
+
+        Parameters
+        ----------
+        data : Path
+            A folder with GLUE's files of the task, or with those of the data set that stands in for it.
+        split : str
+            "train", "dev" or "test". GLUE publishes no labels of "test".
+
+        Returns
+        -------
+        list of TextExample
+            In the order of the file.
+
+        Raises
+        ------
+        InputError
+            When a file has another layout; a `MissingFile` when there is none.
+        """
         if self.stand_in:
             return pairs.read(self.stand_in, data, split)
         return glue.read(self.name, data, split)
@@ -483,7 +502,20 @@ class CustomTexts(Sentences):
             super().__init__(name, title, (), ("accuracy", "matthews"))
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        """Read the table of one split. A "test" table may lack its labels."""
+        """Read the table of one split, and remember the line of each example for errors.
+
+        Parameters
+        ----------
+        data : Path
+            A folder with one table for each split, see `custom_file`, or a table.
+        split : str
+            "train", "dev" or "test". A "test" table may lack its labels.
+
+        Returns
+        -------
+        list of TextExample
+            In the order of the rows. Each is a pair where the table has a column "second".
+        """
         is_number = self.kind == "regress"
         return self._custom(data, split, numeric=is_number, several=self.kind == "multilabel")
 
@@ -535,16 +567,16 @@ class CustomTexts(Sentences):
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
-    """Make a task by its name.
+    """Make a task by its name. `registry.create` calls this, for the tasks that it lists under this module.
 
     Parameters
     ----------
     name : str
-        "classify" or "regress" for a custom table, else a task of GLUE or one of its stand-ins.
+        "classify" or "regress" for a custom table, else a task of GLUE, a stand-in for one, or "qnli-dev".
     title : str
         A one-line description.
     columns : mapping
-        Names of the columns of a custom table, by their role.
+        Options of a custom table: columns by their role, `delimiter`, `header`. Tasks of GLUE have none.
 
     Returns
     -------

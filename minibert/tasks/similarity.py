@@ -198,7 +198,20 @@ class SimilarPairs(Similarity):
     known = tuple(column for column in COLUMNS if column != "label")
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        """Read the pairs of one split, each with the label 1.0, the highest cosine."""
+        """Read the pairs of one split.
+
+        Parameters
+        ----------
+        data : Path
+            A folder with one table for each split, see `custom_file`, or a table.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of TextExample
+            Pairs that belong together, each with the label 1.0, the highest cosine.
+        """
         return [example._replace(label=1.0) for example in self._custom(data, split, label=None)]
 
     def _target(self, example: TextExample, text_indices: dict[str, int]) -> tuple[int, ...]:

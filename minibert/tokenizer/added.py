@@ -236,31 +236,31 @@ class _Rows:
             columns += [offsets, word_ids[:, None]]
         self._parts = np.hstack(columns)  # (n,1) or (n,4)
         self._rows: list[Any] = []
-        self._n_rows = self._n_parts = self._n_texts = 0
+        self._n_rows = self._next_part = self._next_text = 0
         self._ends = [0]
 
     def add_text(self, tokens: list[_Found]) -> None:
-        """Add the next text, which has these added tokens."""
+        """Append the rows of the next text: its tokens, with its encoded parts before, between and after."""
         wanted = self._wanted
-        if wanted.first_id >= 0 and self._n_texts % wanted.period == 0:
+        if wanted.first_id >= 0 and self._next_text % wanted.period == 0:  # of a pair, the first alone
             self._add([[wanted.first_id, 0, 0, -1]])
         begin = 0  # where the next part begins in the text
         word = 0  # the index of its first word
-        for token in [*tokens, None]:
-            first, last = self._bounds[self._n_parts : self._n_parts + 2]
+        for token in [*tokens, None]:  # no token follows the last part
+            first, last = self._bounds[self._next_part : self._next_part + 2]
             part = self._parts[first:last]
             if wanted.offsets and len(part):
                 part = part + np.array([0, begin, begin, word], part.dtype)
                 word = int(part[-1, 3]) + 1
             self._add(part)
-            self._n_parts += 1
+            self._next_part += 1
             if token is not None:
                 self._add([[token.token_id, token.begin, token.end, word]])
                 begin = token.end
                 word += 1
         if wanted.last_id >= 0:
             self._add([[wanted.last_id, 0, 0, -1]])
-        self._n_texts += 1
+        self._next_text += 1
         self._ends.append(self._n_rows)
 
     def _add(self, rows: Any) -> None:

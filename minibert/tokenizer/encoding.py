@@ -430,6 +430,9 @@ class Limit(NamedTuple):
             When an argument is out of range, or contradicts another one.
         """
         given: dict[str, Any] = {"max_length": max_length, "truncation": truncation, "stride": stride}
+        if isinstance(truncation, bool):
+            advice = "leave it out: texts are cut where `max_length` is given."
+            raise InputError(f"{truncation=} is not a way to cut; {advice}", truncation=truncation)
         if truncation not in TRUNCATION:
             raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
         if truncation == "only_second" and not pairs:

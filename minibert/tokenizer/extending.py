@@ -21,7 +21,7 @@ from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.wordpiece import Tokenizer
 
-MOST_WRONG = 20  # the most words that an error names
+MOST_WRONG = 3  # the most words that an error names
 
 
 class NewPiece(NamedTuple):
@@ -95,13 +95,13 @@ def checked_words(
         faults = "; ".join(wrong[:MOST_WRONG])
         if len(wrong) > MOST_WRONG:
             faults += f"; and {len(wrong) - MOST_WRONG:,} more"
-        advice = "give one word a line, without spaces and punctuation; `special_tokens` may be any strings"
+        advice = "give one word per line, without spaces or punctuation; `special_tokens` takes any strings"
         raise InputError(f"{faults}; {advice}.")
     if known and not pieces and not adds_special:
         names = some_of([repr(word) for word in known])
         raise InputError(f"The vocabulary has {names} already, and no other word is given; give new ones.")
     if not known and not pieces:
-        raise InputError("There is no word to add; give a file with one word a line.")
+        raise InputError("There is no word to add; give a file with one word per line.")
     return NewWords(list(pieces.values()), known, repeated)
 
 

@@ -232,6 +232,9 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
 def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     """Read pieces by id, and arguments of `Tokenizer`, from a `tokenizer.json` of a BERT."""
     content = read_json(path)
+    if "model" not in content:
+        advice = "give a vocab.txt, a tokenizer.json, or the folder with one of them."
+        raise InputError(f"{path} is not a vocabulary; {advice}")
     model = _part(content, "model", path)
     kind = model.get("type", "WordPiece")  # files from before 2020 lack the type
     if kind != "WordPiece":
@@ -462,7 +465,7 @@ def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]
         "added_tokens": [{"id": number, **_flags(token)} for number, token in sorted(added.items())],
         "normalizer": normalizer,
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": _template(ids),
+        "post_processor": _post_processor(ids),
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
         "model": {
             "type": "WordPiece",
@@ -480,18 +483,18 @@ def _flags(token: AddedToken) -> dict[str, Any]:
     return {name: getattr(token, name) for name in names}
 
 
-def _template(ids: dict[str, int]) -> dict[str, Any]:
-    """Return the template of a tokenizer.json that puts [CLS] and [SEP] around a text or a pair."""
+def _post_processor(ids: dict[str, int]) -> dict[str, Any]:
+    """Return the "post_processor" of tokenizer.json, which puts [CLS] and [SEP] around a text or a pair."""
     first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
     second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
-    special = {}
+    special_tokens = {}
     for token in ("[CLS]", "[SEP]"):
-        special[token] = {"id": token, "ids": [ids[token]], "tokens": [token]}
+        special_tokens[token] = {"id": token, "ids": [ids[token]], "tokens": [token]}
     return {
         "type": "TemplateProcessing",
         "single": first,
         "pair": first + second,
-        "special_tokens": special,
+        "special_tokens": special_tokens,
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
-from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.foreign_names import explains_foreign_arguments, loaded_by
 from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
@@ -56,6 +56,7 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
     return rules
 
 
+@loaded_by("minibert.Tokenizer.from_pretrained")
 class Tokenizer(FamiliarNames):
     """Turn text into WordPiece ids and back.
 
@@ -221,7 +222,7 @@ class Tokenizer(FamiliarNames):
         case = "lower-cased" if self.lower_case else "cased"
         return f"Tokenizer({self.vocab_size:,} pieces, {case})"
 
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def encode(self, text: str, *, add_special_tokens: bool = True, special: bool | None = None) -> list[int]:
         """Return the ids of a text as a list, [CLS] and [SEP] around them, as in Hugging Face's tokenizers.
 
@@ -286,7 +287,7 @@ class Tokenizer(FamiliarNames):
         truncation: str = "longest_first", special: bool | None = None, add_special_tokens: bool = True,
     ) -> BatchEncoding: ...  # fmt: skip
 
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def __call__(
         self,
         text: str | list[str] | list[tuple[str, str]],
@@ -425,7 +426,7 @@ class Tokenizer(FamiliarNames):
         encoded = self._core.encode_texts(parts, wanted, threads)
         return lay_out(encoded, has_pairs, add_special_tokens, limit, self.vocab)
 
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Join pieces into readable text: "##" pieces to the piece before them, others with a space.
 
@@ -464,7 +465,7 @@ class Tokenizer(FamiliarNames):
         return " ".join(self.vocab[number] for number in numbers).replace(" ##", "")
 
     @classmethod
-    @answers_foreign_arguments
+    @explains_foreign_arguments
     def from_pretrained(cls, path: str | Path, **overrides: Any) -> "Tokenizer":
         """Read a folder with `vocab.txt` and, if present, `tokenizer_config.json`; or a vocabulary file.
 
@@ -542,7 +543,10 @@ def _number(vocab: list[str]) -> dict[str, int]:
     ids = {piece: number for number, piece in enumerate(vocab)}  # the last of equal ones
     missing = [token for token in SPECIAL_TOKENS if token not in ids]
     if missing:
-        raise InputError(f"the vocabulary lacks {' '.join(missing)}; BERT needs {' '.join(SPECIAL_TOKENS)}.")
+        verb = "is" if len(missing) == 1 else "are"
+        lacking = f"{', '.join(missing)} {verb} missing"
+        advice = "give one that has them, such as the vocab.txt of a BERT."
+        raise InputError(f"this is not a vocabulary of BERT: {lacking}; {advice}")
     return ids
 
 
@@ -610,7 +614,8 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
     kinds = set(map(type, texts))
     if not all(issubclass(text_kind, kind) for text_kind in kinds):
         number = next(i for i, text in enumerate(texts) if not isinstance(text, kind))
-        what = f"{name}[{number}]={short(texts[number])} is {type(texts[number]).__name__}"
+        noun = "Text" if name == "texts" else "Second text"
+        what = f"{noun} {number:,} is {short(texts[number])}, of type {type(texts[number]).__name__}"
         raise InputError(f"{what}; give texts that are all str or all bytes.")
     return texts, kind
 

@@ -108,7 +108,7 @@ def test_one_line_makes_an_argument_a_parameter_and_a_stored_field(package, tmp_
     assert json.loads((tmp_path / "run" / "finetune.json").read_text())["hyperness"] == 0.75
     assert json.loads((tmp_path / "run" / "finetune.json").read_text())["turboness"] == 3
     assert json.loads((tmp_path / "run" / "estimator.json").read_text())["parameters"]["hyperness"] == 0.75
-    assert seen["refused"] == "hyperness=2 is not valid; give at least 0 and below 1."
+    assert seen["refused"] == "hyperness=2 is not valid; give a number of at least 0 and below 1."
     assert seen["misspelt"] == "TextClassifier() has no argument 'hypernes'; did you mean hyperness?"
 
 

@@ -66,7 +66,7 @@ def test_interrupted_call_says_how_it_goes_on(tmp_path, capsys):
     more = SMALL | {"out": out, "steps": 6, "show": True}
     with pytest.raises(KeyboardInterrupt) as stopped:
         minibert.pretrain(corpus, on_log=interrupting(3), **more)
-    said = f"Stopped and saved in {out}; minibert.pretrain(out={str(out)!r}, resume=True) goes on."
+    said = f"Stopped and saved in {out}; minibert.pretrain(out={str(out)!r}, resume=True) resumes it."
     assert str(stopped.value) == said
     assert "minibert pretrain" not in capsys.readouterr().err  # no command in answer to a call
     assert minibert.pretrain(corpus, resume=True, **more).report["steps"] == 6
@@ -126,10 +126,11 @@ def test_a_corpus_without_a_file_is_not_the_books(tmp_path):
     with pytest.raises(InputError, match=r"corpus=\[\] names no file; give one, or leave it out for the boo"):
         minibert.pretrain([], out=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(InputError, match="no run to resume; leave out `resume`"):
+    with pytest.raises(InputError, match="There is no run in '.*run'; check `out`, or leave out `resume`"):
         minibert.pretrain(out=tmp_path / "run", resume=True, show=False)
 
 
+@pytest.mark.thorough
 def test_a_custom_engine_computes(tmp_path):
     counted = []
 

@@ -240,7 +240,7 @@ def test_many_texts_are_computed_a_few_at_a_time(monkeypatch):
         (same,) = model.encode(texts, layers=layers).hidden_states
         assert (same == last.hidden_states[0]).all()
     assert len(model.encode(texts, layers="all").hidden_states) == config.L
-    with pytest.raises(InputError, match=r"layers=\[9\] are not hidden states of this model"):
+    with pytest.raises(InputError, match=r"layers=\[9\] is not possible; give a number from -3 to 2, a list"):
         model.encode(texts, layers=[9])
 
 
@@ -258,7 +258,7 @@ def test_rows_are_counted_through_all_sequences(model):
         ("some text", "has no vocab.txt; give a folder or file with a vocabulary"),
         (7, "inputs: expected texts or encodings, found int; give strings, pairs of strings, a Batch"),
         ([[2, 7, 3]], "expected texts or encodings, found list"),
-        ([], "give at least one sequence"),
+        ([], r"^inputs=\[\] is empty; give at least one text or sequence"),
         (encoding(), "is empty"),
         (encoding(2, 99, 3), r"input_ids\[1\]=99 is outside 0\.\.98"),
         (encoding(2, -1, 3), "is outside"),
@@ -285,7 +285,7 @@ def test_rows_outside_the_batch_are_refused(rows, model):
 
 @pytest.mark.parametrize("layers", [[], [-4], [1, 3], [1, 1], "", "1,x", "--1"])
 def test_hidden_states_that_there_are_not_are_refused(layers, model):
-    with pytest.raises(InputError, match=r"layers=.* are not hidden states"):
+    with pytest.raises(InputError, match=r"layers=.* is not possible; give a number from -3 to 2"):
         model.hidden_states(encoding(2, 7, 3), layers)
     with pytest.raises(InputError, match=r"layers has 1\.5, which is not an integer"):
         model.hidden_states(encoding(2, 7, 3), [1.5])
@@ -336,6 +336,15 @@ def test_an_unpickled_engine_is_made_as_the_first_was(name):
     assert both[0].ops is both[1].ops is not model.ops
     assert type(both[0].ops) is type(model.ops)
     assert getattr(both[0].ops, "_details", "") == getattr(model.ops, "_details", "")
+
+
+def test_a_pickle_of_an_older_version_computes(model):
+    state = Bert(model.config, model.params, model.ops).__getstate__()
+    del state["_placed"]
+    older = Bert.__new__(Bert)
+    vars(older).update(pickle.loads(pickle.dumps(state)))
+    again, expected = (one.encode(encoding(2, 7, 3)).hidden_states[-1] for one in (older, model))
+    np.testing.assert_array_equal(again, expected)
 
 
 def test_parameters_that_take_the_place_of_others_are_computed_with(model):
@@ -576,15 +585,15 @@ class Columns:
             {"input_ids": [[2, 7]], "token_type_ids": [[0, 0, 0]]},
             "token_type_ids of sequence 0 has 3 numbers",
         ),
-        ({"input_ids": [[2, 7]], "attention_mask": [[1, 2]]}, "other values than 0 and 1"),
+        ({"input_ids": [[2, 7]], "attention_mask": [[1, 2]]}, "values other than 0 and 1"),
         ({"input_ids": [[2, 7, 3]], "attention_mask": [[1, 0, 1]]}, "leaves out tokens between others"),
         ({"input_ids": [[2, 7]], "attention_mask": [[0, 0]]}, "leaves out every token"),
         ({"input_ids": [[[2, 7]]]}, "give a row of numbers for each sequence"),
         ({"input_ids": np.zeros((1, 2, 3), int)}, "give a row of numbers for each sequence"),
         ({"input_ids": 3}, "give a row of numbers for each sequence"),
         ({"input_ids": [["a"]]}, "input_ids has 'a', which is not an integer"),
-        ({"input_ids": []}, "give at least one sequence"),
-        ({"input_ids": [[2, 7]], "position_ids": [[0, 1]]}, "position_ids is not read"),
+        ({"input_ids": []}, "is empty; give at least one text or sequence"),
+        ({"input_ids": [[2, 7]], "position_ids": [[0, 1]]}, "position_ids is not supported; leave it out"),
         ({"input_ids": [[2, 99]]}, r"input_ids\[1\]=99 is outside"),
     ],
 )

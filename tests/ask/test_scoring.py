@@ -125,7 +125,7 @@ def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, to
             {"targets": ["cat", "xyz"]},
             r"targets=\['cat', 'xyz'\]: 'xyz' is not in the voc",
         ),
-        (["[MASK]"], {"targets": ["", "cat"]}, "'' is not in the voc"),
+        (["[MASK]"], {"targets": ["", "cat"]}, "`targets` has an empty word; leave it out"),
         (
             ["[MASK]"],
             {"targets": []},
@@ -222,7 +222,7 @@ def test_scores_do_not_depend_on_what_is_computed_together(model, left_to_right,
         with monkeypatch.context() as small:
             small.setattr(gaps, "BATCH_TOKENS", 1)
             small.setattr(scoring, "TEXTS_AT_ONCE", 1)
-            small.setattr(gaps, "LOGITS", 1)
+            small.setattr(gaps, "MAX_LOGITS", 1)
             parts = [score.log_probabilities for score in score_texts(one, TEXTS)]
         np.testing.assert_allclose(np.concatenate(parts), np.concatenate(whole), atol=1e-10)
 
@@ -244,7 +244,7 @@ def test_texts_that_cannot_be_scored_are_refused(model, tokenizer, texts, within
 def test_a_model_without_its_head_is_refused(folder, model, tokenizer):
     bare = Bert(model.config, model.params, model.ops, model.tokenizer)
     bare.missing = ("cls.predictions.bias",)
-    with pytest.raises(InputError, match="no trained masked-LM head"):
+    with pytest.raises(InputError, match="^This model has no trained masked-LM head"):
         score_texts(bare, [])
 
 

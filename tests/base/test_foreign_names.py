@@ -1,5 +1,6 @@
 """Names of options as other libraries have them: answered with ours, which exist."""
 
+import copy
 import importlib.util
 import inspect
 import re
@@ -12,7 +13,13 @@ import minibert
 from minibert.api.runs import FinetuneCall, PretrainCall
 from minibert.ask.inference import Encoded
 from minibert.base.errors import InputError
-from minibert.base.foreign_names import FOREIGN_ARGUMENTS, FOREIGN_NAMES, advice_for
+from minibert.base.foreign_names import (
+    FOREIGN_ARGUMENTS,
+    FOREIGN_ATTRIBUTES,
+    FOREIGN_NAMES,
+    METHOD_ARGUMENTS,
+    advice_for,
+)
 
 FINETUNE = {field.name for field in fields(FinetuneCall)}
 PRETRAIN = {field.name for field in fields(PretrainCall)}
@@ -71,6 +78,7 @@ def test_estimators_answer_a_foreign_name_with_theirs(name, ours):
         (minibert.pretrain, "lr", "learning_rate"),
         (minibert.pretrain, "max_steps", "steps"),
         (minibert.pretrain, "num_train_epochs", "minutes"),
+        (minibert.pretrain, "epochs", "minutes"),
         (minibert.pretrain, "max_seq_length", "seq_length"),
         (minibert.pretrain, "mlm_probability", "masked_lm_prob"),
         (minibert.pretrain, "hidden_size", "size"),
@@ -92,7 +100,7 @@ def test_a_configuration_file_is_answered_alike(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text('{"num_train_epochs": 3}')
     with pytest.raises(
-        InputError, match="'num_train_epochs' is not an option of this command; did you mean epochs"
+        InputError, match="'num_train_epochs' is not an option of this command; did you mean 'epochs'"
     ):
         minibert.api.runs.FinetuneOptions.configured(path, {})
 
@@ -126,6 +134,85 @@ def test_calls_answer_arguments_of_other_libraries(call, name):
         if "overrides" in known:
             known = inspect.signature(minibert.Tokenizer).parameters
         assert meant[1] in known
+
+
+OBJECTS = {"Bert": minibert.Bert, "Encoded": Encoded, "TextEncoder": minibert.TextEncoder}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, names in FOREIGN_ATTRIBUTES.items() for name in names]
+)
+def test_objects_answer_attributes_of_other_libraries(kind, name):
+    assert not hasattr(OBJECTS[kind], name)
+    empty = OBJECTS[kind].__new__(OBJECTS[kind])
+    with pytest.raises(AttributeError) as refused:
+        getattr(empty, name)
+    remedy = FOREIGN_ATTRIBUTES[kind][name]
+    advice = remedy[0].lower() + remedy[1:]
+    assert str(refused.value) == f"{kind!r} object has no attribute {name!r}; {advice}"
+    for used in re.findall(r"\b(\w+)\(", remedy.replace("minibert.", "")):
+        assert hasattr(OBJECTS[kind], used) or hasattr(minibert, used), used
+
+
+def test_a_missing_attribute_is_what_python_says_and_objects_can_be_copied():
+    empty = Encoded.__new__(Encoded)
+    with pytest.raises(AttributeError, match="^'Encoded' object has no attribute 'xyzzy'$"):
+        empty.xyzzy  # noqa: B018
+    assert not hasattr(empty, "xyzzy") and getattr(empty, "last_hidden_state", 3) == 3
+    assert isinstance(copy.copy(empty), Encoded)
+
+
+def test_an_error_inside_a_property_is_shown_as_it_is():
+    class Sub(minibert.Bert):
+        config = minibert.BertConfig.from_size("tiny", vocab_size=100)
+        width = property(lambda self: self.config.hidden_sise)
+        parameters = property(lambda self: self.config.hidden_sise)
+
+    empty = Sub.__new__(Sub)
+    for name in ("width", "parameters"):
+        with pytest.raises(AttributeError, match="^'BertConfig' object has no attribute 'hidden_sise'"):
+            getattr(empty, name)
+    with pytest.raises(AttributeError, match="^'Sub' object has no attribute 'cuda'; an engine"):
+        empty.cuda  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("method", "argument", "advice"),
+    [
+        ("fit", "epochs", "give it to TextClassifier(...)."),
+        ("fit", "num_train_epochs", "give epochs to TextClassifier(...)."),
+        ("fit", "batch_size", "give it to TextClassifier(...)."),
+        ("fit", "xyzzy", "leave it out."),
+        ("predict", "batch_size", "texts are processed in batches of a few thousand tokens; leave it out."),
+        ("predict_proba", "verbose", "give it to TextClassifier(...)."),
+        ("score", "sample_weight", METHOD_ARGUMENTS["sample_weight"]),
+        ("evaluate", "yy", "did you mean y?"),
+        ("explain", "answr", "did you mean answer?"),
+        ("score", "sel", "leave it out."),
+        ("fit", "eval_set", "fit takes dev=(X_dev, y_dev)."),
+        ("predict", "eval_set", "leave it out."),
+    ],
+)
+def test_methods_of_estimators_say_where_an_argument_belongs(method, argument, advice):
+    classifier = minibert.TextClassifier("nowhere")
+    with pytest.raises(TypeError) as refused:
+        getattr(classifier, method)(["a film"], **{argument: 3})
+    assert str(refused.value) == f"{method}() has no argument {argument!r}; {advice}"
+
+
+def test_only_a_fit_that_has_dev_is_said_to_take_it():
+    encoder = minibert.TextEncoder("nowhere")
+    with pytest.raises(TypeError, match="^fit.. has no argument 'validation_data'; leave it out[.]$"):
+        encoder.fit(["a"], validation_data=1)
+
+
+def test_an_argument_that_is_given_twice_is_refused():
+    with pytest.raises(TypeError, match=r"^finetune\(\) got task twice; give it once[.]$"):
+        minibert.finetune("sst2", task="mrpc", data="d", model="m")
+    with pytest.raises(TypeError, match=r"^TextClassifier\(\) got model twice; give it once[.]$"):
+        minibert.TextClassifier("a", model="b")
+    with pytest.raises(TypeError, match="has no argument 'sel'; leave it out"):
+        minibert.TextClassifier("a", sel=1)
 
 
 def test_other_wrong_arguments_and_errors_within_are_left_to_python():

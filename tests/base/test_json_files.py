@@ -36,9 +36,7 @@ def test_what_python_writes_for_numbers_that_are_none_is_read(tmp_path):
 
 
 def test_missing_and_damaged_files_are_different_errors(tmp_path):
-    with pytest.raises(
-        MissingFile, match=r"a\.json can't be read: No such file or directory; check the file"
-    ):
+    with pytest.raises(MissingFile, match=r"^There is no file '.*a\.json'; check its name\.$"):
         read_json(tmp_path / "a.json")
     (tmp_path / "a.json").write_text("")
     with pytest.raises(InputError) as error:
@@ -53,7 +51,7 @@ def test_missing_and_damaged_files_are_different_errors(tmp_path):
     [
         ("", "can't be read as JSON (Expecting value: line 1 column 1 (char 0))"),
         (b'{"a": "\xff"}', "can't be read as JSON ('utf-8' codec can't decode byte 0xff"),
-        ('{"a": 1, "b": {"c": 1, "c": 2}}', "can't be read as JSON (the key 'c' stands in an object twice)"),
+        ('{"a": 1, "b": {"c": 1, "c": 2}}', "can't be read as JSON (the key 'c' occurs twice in an object)"),
         ('{"a": %s}' % ("9" * 5_000), "can't be read as JSON (a number has 5,000 digits)"),
         (
             '{"a": -%s}' % ("9" * MOST_DIGITS),

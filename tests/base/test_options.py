@@ -12,7 +12,7 @@ import pytest
 
 import minibert
 from minibert.api.runs import Run
-from minibert.base.errors import InputError
+from minibert.base.errors import InputError, OtherOptions
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.options import PretrainOptions
 
@@ -40,6 +40,11 @@ FINE_TUNING = """{
   "backend": "cpp", "threads": 2, "devices": null, "fsdp": false, "recompute": false, "token_budget": 4096,
   "checkpoint_seconds": 300.0, "checkpoint_steps": 0, "keep": 1
 }"""
+
+
+def test_a_run_that_has_no_corpus_says_so_when_one_is_given():
+    error = OtherOptions({"corpus": (("other.txt",), ())})
+    assert "with corpus=('other.txt',) (the run has none); leave that out" in str(error)
 
 
 def test_options_of_version_1_are_read_and_gone_on_with(tmp_path):
@@ -127,13 +132,13 @@ def test_paths_and_what_is_numpys_become_what_json_has(tmp_path, kind, name, giv
     [
         (PretrainOptions, "seed", None, "a whole number, 0 or more"),
         (PretrainOptions, "weight_decay", None, "a finite number, 0 or more"),
-        (PretrainOptions, "clip_norm", None, "0 or more"),
+        (PretrainOptions, "clip_norm", None, "a number, 0 or more"),
         (PretrainOptions, "keep", None, "a whole number, 0 or more"),
         (PretrainOptions, "hidden_act", 5, "a string"),
-        (PretrainOptions, "checkpoint_seconds", None, "0 or more"),
+        (PretrainOptions, "checkpoint_seconds", None, "a number, 0 or more"),
         (PretrainOptions, "corpus", None, "a string"),
         (TUNED, "accumulate", None, "a whole number of at least 1"),
-        (TUNED, "warmup", None, "at least 0 and below 1"),
+        (TUNED, "warmup", None, "a number of at least 0 and below 1"),
         (PretrainOptions, "masked_lm_prob", "0.15", "a number"),
         (PretrainOptions, "short_seq_prob", "0.1", "a number"),
         (PretrainOptions, "mask_rates", 5, "three numbers"),
@@ -145,7 +150,7 @@ def test_paths_and_what_is_numpys_become_what_json_has(tmp_path, kind, name, giv
             "a=2,a=3",
             "balanced, or NAME=WEIGHT,... with finite weights above 0, each once",
         ),
-        (TUNED, "class_weights", 5, "balanced, or NAME=WEIGHT,..."),
+        (TUNED, "class_weights", 5, "'balanced', or a number above 0 for each class, such as {'spam': 5}"),
     ],
 )
 def test_a_value_that_means_nothing_is_refused_by_a_sentence(kind, name, value, wanted):

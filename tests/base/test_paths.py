@@ -15,6 +15,7 @@ from minibert.cli.shared.parser import parse_arguments
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.run import pretrain
 
 
 @pytest.fixture
@@ -86,6 +87,28 @@ def test_what_is_not_a_path_is_named_with_its_argument(name, call):
         call()
     assert str(raised.value) == f"{name} is not a path; give the name of a file or a folder."
     assert not os.path.exists("None")
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    {
+        "data": lambda: FinetuneOptions("sst2", "", "model"),
+        "model": lambda: FinetuneOptions("sst2", "SST-2", ""),
+        "also": lambda: FinetuneOptions("mnli", "MNLI", "model", also={"snli": ""}),
+        "corpus": lambda: PretrainOptions(["a.txt", ""]),
+        "vocab": lambda: PretrainOptions(vocab=""),
+        "shards": lambda: PretrainOptions(shards=""),
+        "out": lambda: pretrain(PretrainOptions(), ""),
+        "folder": lambda: minibert.load(""),
+        "path": lambda: minibert.Tokenizer.from_pretrained(""),
+    }.items(),
+)
+def test_an_empty_string_is_not_the_working_directory(name, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"^{name}='' names no file or folder; give one") as raised:
+        call()
+    assert raised.value.arguments == {name: ""}
+    assert not list(tmp_path.iterdir())
 
 
 def test_saving_refuses_what_is_not_a_path(home):

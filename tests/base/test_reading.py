@@ -167,7 +167,7 @@ KEPT = {
 }
 
 
-@pytest.mark.representatives(case="json lines")
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", KEPT)
 def test_what_is_kept_of_a_small_compressed_file_is_bounded(case, tmp_path):
     read, name, *content = KEPT[case]
@@ -410,6 +410,7 @@ def in_time(seconds=60):
 OWN = {
     "explorer/page": "scripts and styles of the package's",
     "base/machine": "files of the system's",
+    "course/animations": "the player of the package's",
     "course/confined": "a file of the system's",
     "core/__main__": "what the core reads by itself",
     "tokenizer/unicode": "a table of the package's",

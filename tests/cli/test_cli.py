@@ -256,7 +256,7 @@ def test_flags_are_not_abbreviated(capsys):
         ("pretrain --steps 0 --out {new}", "--steps 0"),
         ("pretrain --mask-rates 0.8,0.1 --out {new}", "--mask-rates"),
         ("pretrain --seq-length 16:0.4 --out {new}", "--seq-length 16:0.4"),
-        ("pretrain --resume --out {new}", "training.json is missing"),
+        ("pretrain --resume --out {new}", "There is no run in"),
         ("pretrain --threads 0 --out {new}", "--threads 0"),
         ("evaluate --model {new}", "{new}"),
         ("fill-mask --model {new} [MASK]", "{new}"),

@@ -279,7 +279,9 @@ def test_other_errors_of_jax_are_a_sentence_with_advice(monkeypatch):
     with pytest.raises(RunError, match=r"^JAX could not compute this: INTERNAL: a kernel\.$"):
         fail("INTERNAL: a kernel.\nand a page of it")
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(RunError, match=r"Another process of this run .*connection closed.* resume=True\.$"):
+    with pytest.raises(
+        RunError, match=r"Another process of this run .*connection closed.* to resume it \(with `resume`\)\.$"
+    ):
         fail("INTERNAL: Gloo: connection closed")
     with pytest.raises(ValueError, match="^ours$"), jax_failures.translated():
         raise ValueError("ours")
@@ -383,7 +385,7 @@ def test_pretrain_compiles_once_and_goes_on_with_another_engine(corpus, tmp_path
     assert ["tokens_per_second" in line for line in steps] == [False, True, True, True]
     assert cli.main(["pretrain", "--resume", "--out", str(out), "--engine", "numpy", "--steps", "5"]) == 0
     shown = capsys.readouterr().err
-    assert "Engine numpy" in shown and "Going on from step 4" in shown and "Compiling" not in shown
+    assert "Engine numpy" in shown and "Resuming from step 4" in shown and "Compiling" not in shown
     assert json.loads((out / "training.json").read_text())["recompute"] is False
     assert [line["step"] for line in read_metrics(out) if "loss" in line] == [1, 2, 3, 4, 5]
 

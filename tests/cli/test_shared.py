@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from paths import ROOT
 from minibert import cli
 from minibert.base.errors import InputError
 from minibert.cli.shared.flags import given_fields
-from minibert.cli.shared.parser import commands
+from minibert.cli.shared.parser import commands, parse_arguments
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -58,7 +59,50 @@ def test_without_a_word_it_prints_its_help(capsys):
             "score sqad",
             "minibert score: 'sqad' is not a kind (did you mean squad?); see minibert score --help\n",
         ),
-        ("score squad a b --treshold=1", "--treshold=1 is not known here (did you mean --threshold?)"),
+        ("encode x", "minibert: 'encode' is not a command (did you mean features?); see minibert --help\n"),
+        ("fit x", "'fit' is not a command (did you mean finetune?)"),
+        ("train x", "'train' is not a command (did you mean pretrain or finetune?)"),
+        ("info --model x", "minibert info: --model is not known here; see"),
+        ("-- vocab a", "minibert: -- is not known here; see"),
+        ("-v", "minibert: -v is not known here (did you mean --version?); see minibert --help\n"),
+        ("--verison", "--verison is not known here (did you mean --version?)"),
+        ("--model m classify x", "the command comes first, and --model after it: minibert classify --model"),
+        ("score squad a b --treshold=1", "--treshold is not known here (did you mean --threshold?)"),
+        ("pretrain --learning_rate 1e-4", "--learning_rate is not known here (did you mean --lr?); see"),
+        (
+            "pretrain --hidden-size 128 --num-hidden-layers 2",
+            "--hidden-size and --num-hidden-layers are not known here (did you mean --size? Such as "
+            "2-128-2.)",
+        ),
+        (
+            "finetune sst2 --out x --learning_rate 1 --max_seq_length 9 --xyzzy",
+            "--learning_rate, --max_seq_length and --xyzzy are not known here (did you mean --lr? "
+            "Did you mean --max-length?)",
+        ),
+        ("pretrain --lower-case", "minibert pretrain: --lower-case is not known here; see"),
+        ("pretrain --bf16", "(did you mean --dtype? Half precision is --dtype bfloat16.)"),
+        (
+            "pretrain --epochs 3 --bf16",
+            "say; give one of them. Did you mean --dtype? Half precision is --dtype bfloat16.)",
+        ),
+        (
+            "classify --model m --data films.csv --engin numpy",
+            "--data FILE --out DIR. Did you mean --engine?)",
+        ),
+        (
+            "pretrain --epochs 3",
+            "--epochs is not known here (did you mean --minutes? A run is as long as --steps or --minutes "
+            "say; give one of them.)",
+        ),
+        (
+            "classify --model m --data films.csv",
+            "--data is not known here (for a table: minibert predict --model MODEL --data FILE --out DIR)",
+        ),
+        (
+            "answer --model m --question Q --context C",
+            "--question and --context are not known here (give the question and the text without flags: "
+            "minibert answer --model MODEL QUESTION TEXT)",
+        ),
         ("pretrain --batchsize 3", "--batchsize is not known here (did you mean --batch-size?)"),
         ("pretrain a.txt --xyzzy", "minibert pretrain: --xyzzy is not known here; see"),
         ("data --backend x --out y", "--backend is not known here; see"),  # no flag of an earlier version
@@ -66,6 +110,125 @@ def test_without_a_word_it_prints_its_help(capsys):
 )
 def test_what_is_not_known_is_answered_with_what_may_be_meant(words, told, capsys):
     assert told in ends_badly(capsys, 2, *words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("pretrain --steps 1e4", "--steps 1e4 is not a whole number; give one, such as 10000; see"),
+        ("pretrain --steps many", "--steps many is not a whole number; give one; see"),
+        ("pretrain --lr fast", "--lr fast is not a number; give one; see"),
+        ("pretrain --lr -1e-3", "minibert: --lr -1e-3 is not valid; give a finite number above 0."),
+        (
+            "finetune rte --data d --model m --out x --lr -.1,-2e-3",
+            "minibert: --lr -.1,-2e-3 is not valid; give finite numbers above 0.",
+        ),
+        (
+            "finetune --out x --lr fast",
+            "minibert finetune: --lr: 'fast' is not a learning rate; give a number",
+        ),
+        (
+            "pretrain --engine cuda",
+            "--engine cuda is not valid (did you mean jax?); choose from auto, numpy, cpp, numba, jax; see",
+        ),
+        ("pretrain --device cuda", "--device cuda is not valid (did you mean gpu?); choose from cpu, gpu"),
+        ("pretrain --optimizer adam", "--optimizer adam is not valid (did you mean adamw?)"),
+        ("pretrain --dtype fp16", "--dtype fp16 is not valid (did you mean bfloat16?)"),
+        ("export --model m --out x --dtype fp16", "--dtype fp16 is not valid (did you mean float16?)"),
+        ("finetune --out x --sampling even", "--sampling even is not valid; give balanced; see"),
+        ("reproduce table --out x", "'table' is not a table (did you mean table8?); choose from table1, "),
+        (
+            "pretrain --steps 3 --minutes 4",
+            "minibert pretrain: --steps and --minutes can't be given together; leave one out; see",
+        ),
+        ("vocab", "minibert vocab: --out and --report-on are missing; give one of them; see"),
+        ("predict", "minibert predict: --model and --out are missing; until version 0.2"),
+        ("score-text -- --bert", "minibert score-text: --model is missing; until version 0.2"),
+        ("export --model m", "minibert export: --out is missing; see"),
+        ("show m --out", "minibert show: --out needs a value; see"),
+        ("show m --out x --json=1", "minibert show: --json takes no value; give --json alone; see"),
+        ("pretrain --fsdp=1", "--fsdp takes no value; give --fsdp or --no-fsdp alone; see"),
+        ("extend --model m --out x --learn-from", "--learn-from needs a value, or more; see"),
+    ],
+)
+def test_a_value_that_cannot_be_is_answered_with_those_that_can(words, told, capsys):
+    assert told in ends_badly(capsys, 2, *words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("finetune classify --lr 1e-3 1e-4 --out x", "put commas between several values: --lr 1e-3,1e-4)"),
+        ("finetune classify --out my runs", "spaces: --out 'my runs')"),
+        (
+            "predict --data my data.csv --model m --out y",
+            "(put quotation marks around a value with spaces: --data 'my data.csv'); see",
+        ),
+        (
+            "finetune classify films.csv --out x",
+            "'films.csv' is not expected here (did you mean --data films.csv?)",
+        ),
+        ("predict --model m --out x films.csv", "(did you mean --data films.csv?)"),
+        (
+            "predict --model m --out x warm",
+            "'warm' is not expected here (predict reads a file; for one text: minibert classify --model "
+            "MODEL TEXT)",
+        ),
+        ("gradcheck films.csv", "minibert gradcheck: 'films.csv' is not expected here (leave it out); see"),
+        (
+            "finetune films.csv --out x --model m",
+            "'films.csv' is a file or folder, not a task; for a table of your own: minibert finetune "
+            "classify --data films.csv.",
+        ),
+        (
+            "finetune squad --out x --data d --model m",
+            "TASK 'squad' is not known; did you mean squad1 or squad2?",
+        ),
+        (
+            "finetune sentiment --out x --data d --model m",
+            "TASK 'sentiment' is not known; for a table of your own give classify, multilabel, regress, ",
+        ),
+        (
+            "finetune mrpc.csv --out x --data d --model m",
+            "TASK 'mrpc.csv' is not known; for a table of your own give classify and --data mrpc.csv; for "
+            "official files give mrpc.\n",
+        ),
+        (
+            "finetune books.csv --out x --data d --model m",
+            "'books.csv' is not known; for a table of your own give classify and --data books.csv.\n",
+        ),
+        (
+            "classify --model m a fine film",
+            "3 texts are not a pair; put quotation marks around a text with spaces, or give many texts with",
+        ),
+    ],
+)
+def test_a_word_that_does_not_belong_is_answered_with_where_it_does(
+    words, told, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("films.csv").write_text("text,label\n")
+    assert told in ends_badly(capsys, 2, *words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("score conll ''", "FILE '' names no file or folder; give one; see"),
+        ("evaluate --model ''", "--model '' names no file or folder; give one; see"),
+        ("finetune rte --out ''", "--out '' names no file or folder; give one; see"),
+        ("pretrain --out ''", "--out '' names no file or folder; give one, or leave it out; see"),
+        ("pretrain ''", "CORPUS '' names no file or folder; give one, or leave it out; see"),
+        ("course grade ''", "DIR|CHAPTER '' names no file or folder; give one, or leave it out; see"),
+    ],
+)
+def test_an_empty_path_may_be_left_out_where_none_is_required(words, told, capsys):
+    assert told in ends_badly(capsys, 2, *shlex.split(words))
+
+
+def test_pages_of_models_take_those_after_a_flag_too():
+    arguments = parse_arguments(["show", "a", "--out", "x.html", "b", "c"])
+    assert arguments.models == ["a", "b", "c"]
 
 
 def test_there_are_few_enough_commands_to_find_one():
@@ -202,7 +365,9 @@ def test_commands_need_no_environment(tmp_path):
 
 
 def test_there_is_no_completion_for_other_shells(capsys):
-    assert "'fish'" in ends_badly(capsys, 2, "--print-completion", "fish")
+    assert "--print-completion fish is not valid; choose from bash, zsh;" in ends_badly(
+        capsys, 2, "--print-completion", "fish"
+    )
 
 
 # --config
@@ -293,7 +458,7 @@ def test_what_is_no_option_is_refused_with_what_may_be_meant(fields, told, tmp_p
 
 def test_a_missing_config_or_one_beside_resume_is_refused(tmp_path, capsys):
     words = ("pretrain", "--config", str(tmp_path / "no.json"), "--out", str(tmp_path / "run"))
-    assert f"{tmp_path / 'no.json'} can't be read: No such file" in ends_badly(capsys, 2, *words)
+    assert f"There is no file '{tmp_path / 'no.json'}'; check its name." in ends_badly(capsys, 2, *words)
     line = ends_badly(capsys, 2, *words, "--resume")
     assert "--config is for a new run, and --resume keeps the old ones; leave one of them out." in line
 
@@ -330,7 +495,7 @@ def test_a_waiting_command_says_so_at_a_terminal_only(terminal, tmp_path, monkey
     assert cli.main(["tokenize", "--vocab", str(tmp_path), "--ids"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "2 5 6 3\n"
-    hint = "minibert: reading texts from the terminal, one a line; end with Ctrl-D\n"
+    hint = "minibert: reading texts from the terminal, one per line; end with Ctrl-D\n"
     assert captured.err == hint * terminal
 
 
@@ -345,4 +510,4 @@ def test_other_commands_say_so_too(command, tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().err == "minibert: reading the text from the terminal; end with Ctrl-D\n"
     else:
         assert list(text_lines("-")) == ["a b"]
-        assert "one a line; end with Ctrl-D" in capsys.readouterr().err
+        assert "one per line; end with Ctrl-D" in capsys.readouterr().err

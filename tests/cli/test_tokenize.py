@@ -157,7 +157,7 @@ def test_text_in_utf16_is_named_as_that(vocab, capsys, monkeypatch, encoding):
     [
         ("--vocab {vocab} --pair one", "two by two, not 1"),
         ("--vocab {vocab} one --file two.txt", "give one of them"),
-        ("--vocab {vocab} --file nowhere.txt", "nowhere.txt can't be read"),
+        ("--vocab {vocab} --file nowhere.txt", "There is no file 'nowhere.txt'; check its name"),
         ("--vocab nowhere one", "There is no folder 'nowhere', and minibert downloads nothing"),
         ("--vocab {vocab} one --max-length 1", "--max-length 1"),
         ("--vocab {vocab} one --max-length 4 --stride 2", "give less, or raise --max-length."),

@@ -133,6 +133,7 @@ def test_clipping_shortens_what_is_too_long_and_nothing_else():
     assert Ops().clip_factor(0.0, 1.0) == 1.0
 
 
+@pytest.mark.representatives(engine=["numpy", "cpp", "numba"])
 @pytest.mark.parametrize("kind", ["adamw", "lamb"])
 @pytest.mark.parametrize("engine", EVERY)
 def test_a_gradient_of_nothing_leaves_nothing_but_weight_decay_to_a_step(engine, kind):

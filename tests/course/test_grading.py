@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 from handed_in import every_exercise, hand_in, solution
+from marks import seldom
 
 import minibert.course.confined as confined
 import minibert.course.grading as grading
@@ -93,12 +94,12 @@ def marks_of(folder):
     return {one.exercise: one.mark for one in every}, {one.exercise: one.message for one in every}
 
 
-FAST = ("captured", "bound", "Mine", "exec", "called", "route", "private")
+FAST = ("called", "route", "private")
+ALSO = ("captured", "bound", "Mine", "exec")
 
 
-@pytest.mark.parametrize(
-    "kind", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in CHEATS]
-)
+@pytest.mark.representatives(kind=list(FAST))
+@pytest.mark.parametrize("kind", seldom(CHEATS, *FAST, *ALSO))
 def test_a_cheat_is_refused_with_its_reason(kind, monkeypatch, tmp_path):
     number, code, reason = CHEATS[kind]
     chapters = only(monkeypatch, number[:2])
@@ -107,13 +108,13 @@ def test_a_cheat_is_refused_with_its_reason(kind, monkeypatch, tmp_path):
     assert reason in messages[number]
 
 
+@pytest.mark.representatives(kind=["writes", "never ends"])
 @pytest.mark.parametrize(
     "kind",
-    [
-        "deletes", "deletes quietly", "writes", "reads", "exits", "patches", "floods",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("truncates", "recurses", "hogs", "sleeps")),
-        "never ends",
-    ],
+    seldom(
+        HARM,
+        "deletes", "deletes quietly", "writes", "reads", "exits", "patches", "floods", "never ends",
+    ),
 )  # fmt: skip
 def test_an_answer_does_no_harm(kind, monkeypatch, tmp_path):
     if kind in ("never ends", "sleeps"):
@@ -132,6 +133,7 @@ def test_an_answer_does_no_harm(kind, monkeypatch, tmp_path):
     assert np.array_equal is equal
 
 
+@pytest.mark.thorough
 def test_broken_cells_and_notebooks_cost_only_what_stands_in_them(monkeypatch, tmp_path):
     chapters = only(monkeypatch, "01", "03")
     answers = {"01.1": f"{HEAD}    return word +\n", "01.2": solution("01.2"), "03.1": solution("03.1")}
@@ -170,6 +172,7 @@ def test_only_what_an_answer_uses_is_run(monkeypatch, tmp_path):
     assert not target.exists()
 
 
+@pytest.mark.thorough
 def test_the_last_definition_counts_and_mine_is_asked_where_there_is_none(monkeypatch, tmp_path):
     chapters = only(monkeypatch, "05")
     twice = f"def tanh_backward(self, dy, saved):\n    return dy\n\n\n{TANH_BACKWARD}"
@@ -185,6 +188,7 @@ def test_the_last_definition_counts_and_mine_is_asked_where_there_is_none(monkey
     assert marks["05.10"].message == "gelu: nothing is written; gelu_backward: nothing is written"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind",
     [
@@ -205,6 +209,7 @@ def test_what_a_forward_keeps_may_be_of_any_kind(kind, monkeypatch, tmp_path):
     assert marks == {"05.4": "right"}, messages
 
 
+@pytest.mark.thorough
 def test_a_seed_repeats_the_marks_and_another_asks_otherwise(monkeypatch, tmp_path):
     chapters = only(monkeypatch, "01")
     folder = hand_in(tmp_path / "student", {"01.1": f"{HEAD}    return word\n"}, chapters)

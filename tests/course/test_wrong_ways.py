@@ -81,7 +81,7 @@ def test_richardsons_differences_are_rejected_where_the_complex_step_passes():
     assert {one.state for one in verdicts("05.1", RICHARDSON, range(6))} == {"failed"}
 
 
-@pytest.mark.representatives(tolerance="1e-7", difference="(at(h) - at(-h)) / (2 * h)")
+@pytest.mark.thorough
 @pytest.mark.parametrize("difference", ["(at(h) - at(0)) / h", "(at(h) - at(-h)) / (2 * h)",
     "(8 * (at(h) - at(-h)) - at(2 * h) + at(-2 * h)) / (12 * h)"])  # fmt: skip
 @pytest.mark.parametrize("tolerance", ["1e-7", "1e-5"])
@@ -92,6 +92,7 @@ def test_a_judge_by_differences_fails_however_often_it_is_pressed(difference, to
     assert {one.state for one in verdicts("05.11", code)} == {"failed"}
 
 
+@pytest.mark.thorough
 def test_a_judge_by_the_complex_step_passes_every_time():
     assert {one.state for one in verdicts("05.11", solution("05.11"), range(6))} == {"passed"}
 
@@ -101,7 +102,7 @@ def test_the_way_back_through_one_over_p_meets_a_p_that_underflows():
     assert {one.state for one in verdicts("05.7", solution("05.7"))} == {"passed"}
 
 
-@pytest.mark.representatives(number="02.3")
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", ["02.3", "07.2", "07.3"])
 def test_blocks_read_eps_from_the_configuration(number):
     code = solution(number)
@@ -122,6 +123,7 @@ def column_sums(x, out):
 """
 
 
+@pytest.mark.thorough
 def test_right_sums_in_the_wrong_order_fetch_too_many_lines():
     wrong = verdicts("16.2", BY_COLUMNS)
     assert {one.state for one in wrong} == {"failed"}

@@ -384,7 +384,7 @@ def test_damaged_compressed_files_say_so(tmp_path, suffix, pack):
 @pytest.mark.parametrize(
     "paths, words",
     [
-        ([], "names no corpus"),
+        ([], "The name of the corpus is empty; give"),
         ("nowhere.txt", "There is no file or folder '.*nowhere.txt'"),
         ("*.nothing", "nothing matches it"),
     ],

@@ -24,6 +24,7 @@ def write(folder, name, text):
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "task, folder, counts",
     [
@@ -75,6 +76,7 @@ def test_real_labels_are_as_many_as_counted_in_the_files(task, split, counts):
     assert Counter(example.label for example in found) == counts
 
 
+@pytest.mark.thorough
 def test_real_rows_first_last_and_odd():
     home = real_data("glue")
     sst2 = glue.read("sst2", home, "train")

@@ -481,7 +481,7 @@ def test_sequences_are_read_only_views(shards):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"seq_length": 4}, "seq_length=4 is not possible; give from 5 to 65,535"),
+        ({"seq_length": 4}, "seq_length=4 is not possible; give a length from 5 to 65,535"),
         ({"seq_length": 1 << 16}, "seq_length=65536"),
         ({"short_seq_prob": 1.5}, "short_seq_prob=1.5"),
         ({"masked_lm_prob": 0}, "masked_lm_prob=0"),
@@ -527,14 +527,16 @@ def test_a_split_holds_out_documents_evenly_and_never_too_few():
     assert [part.tolist() for part in split_documents(4)] == [[0, 2], [1, 3]]
     assert [part.tolist() for part in split_documents(2, next_sentence=False)] == [[0], [1]]
     assert [len(part) for part in split_documents(10, 0.99)] == [2, 8]
+    needed = "and 4 are needed: 2 to train on and 2 to hold out, as"
+    continuous = "layout='continuous' to have the text cut into documents"
     for text, advice in (
-        ("0 documents", "layout='continuous' to have it cut into documents"),
-        ("1 document", "layout='documents' where each line is a document, layout='continuous' .* documents"),
-        ("3 documents", "layout='continuous' to have it cut into documents, or set next_sentence=False"),
+        ("0 documents", continuous),
+        ("1 document", f"layout='documents' to make each line of plain text one, or {continuous}"),
+        ("3 documents", f"{continuous}, or set next_sentence=False"),
     ):
-        with pytest.raises(InputError, match=rf"^The text is {text}, which is too few.* {advice}\.$"):
+        with pytest.raises(InputError, match=rf"^The text is {text}, {needed} .* {advice}\.$"):
             split_documents(int(text[0]))
-    with pytest.raises(InputError, match="1 document, which is too few: 1 to train on and 1 to hold out are"):
+    with pytest.raises(InputError, match="1 document, and 2 are needed: 1 to train on and 1 to hold out;"):
         split_documents(1, next_sentence=False)
     with pytest.raises(InputError, match="held_out=1"):
         split_documents(100, 1)

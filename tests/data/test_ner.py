@@ -34,7 +34,7 @@ def raw(path):
     return [block for block in blocks if block and block[0][0] != "-DOCSTART-"]
 
 
-@pytest.mark.representatives(name="eng.testa")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name, sentences, words, entities, documents",
     [
@@ -63,6 +63,7 @@ def test_real_files_have_their_counts_and_become_iob1_again(name, sentences, wor
     assert odd == ODD.get(name, [])
 
 
+@pytest.mark.thorough
 def test_real_entities_by_type():
     found = ner.read(real_data("ner/eng.train"))
     counts = Counter(tag for sentence in found for tag in sentence.tags if tag[0] == "B")
@@ -151,5 +152,5 @@ def test_text_that_is_not_utf_8_and_a_missing_file(tmp_path):
     (tmp_path / "a").write_bytes(b"a O\n\xff O\n")
     with pytest.raises(InputError, match=r"line 2 is not UTF-8: byte 0xff; convert"):
         ner.read(tmp_path / "a")
-    with pytest.raises(InputError, match="can't be read: No such file"):
+    with pytest.raises(InputError, match="There is no file '"):
         ner.read(tmp_path / "b")

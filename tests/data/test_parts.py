@@ -182,7 +182,7 @@ def test_the_command_says_what_is_there_and_what_is_not(corpus, vocabulary, tmp_
     )
     make(corpus / "3.txt", vocabulary, tmp_path / "single", "1/2")
     text = capsys.readouterr().out
-    assert "Part 1/2, 0 of 1 file:\nno text: no file with text has its middle in this part's share" in text
+    assert "Part 1/2, 0 of 1 file:\nNo text: no file has its middle in this part's share" in text
 
 
 def test_a_finished_part_is_left_as_it_is(corpus, vocabulary, tmp_path, capsys, monkeypatch):
@@ -192,7 +192,7 @@ def test_a_finished_part_is_left_as_it_is(corpus, vocabulary, tmp_path, capsys, 
         capsys.readouterr()
         monkeypatch.chdir(corpus.parent)  # seen from elsewhere it is the same corpus
         make(corpus.name, vocabulary, out, *([part] if part else []))
-        assert "has them already, of the same files and vocabulary:" in capsys.readouterr().out
+        assert "already has them, from the same files and vocabulary:" in capsys.readouterr().out
         assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 
@@ -356,6 +356,7 @@ def assert_same_run(out, other):
     assert timeless[0] == timeless[1]
 
 
+@pytest.mark.representatives(shards="thirds")
 @pytest.mark.parametrize("shards", ["whole", "thirds"])
 def test_a_run_on_shards_ends_with_the_bytes_of_one_straight_from_the_corpus(
     shards, straight, options, tmp_path, request

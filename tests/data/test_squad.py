@@ -32,6 +32,7 @@ def one_question(context=LIGHTHOUSE, **changes):
     return {"version": "1.1", "data": [{"title": "T", "paragraphs": [{"context": context, "qas": [item]}]}]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name, questions, contexts, articles, impossible",
     [
@@ -68,6 +69,7 @@ def test_real_files_have_their_counts_and_answers_stand_where_they_say(
     assert [(q.id, q.question, q.context, [a.text for a in q.answers]) for q in found] == expected
 
 
+@pytest.mark.thorough
 def test_real_questions_first_last_and_impossible():
     found = squad.read(real_data("squad/dev-v2.0.json"))
     assert found[0].id == "5725b33f6a3fe71400b8952d" and found[0].title == "1973_oil_crisis"

@@ -148,8 +148,8 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.csv", 'text,label\n"a"b,1\n', {}, r"line 2: ',' expected after '\"'"),
         ("a.csv", "text,label\n \t,1\n", {}, r"line 2: the column 'text' has no text"),
         ("a.csv", "text,label\na,1\nb,\n", {}, r"line 3: the column 'label' is empty; label every row"),
-        ("a.csv", "text,label\na,x\n", {"numeric": True}, "line 2: .* is 'x', expected a number"),
-        ("a.csv", "text,label\na,inf\n", {"numeric": True}, r"line 2.* 'inf', expected a number"),
+        ("a.csv", "text,label\na,x\n", {"numeric": True}, "line 2: .* is 'x', not a number; correct it, or"),
+        ("a.csv", "text,label\na,inf\n", {"numeric": True}, r"line 2.* is 'inf', not a number"),
         ("a.csv", "text,label\n", {}, r"has no rows"),
         ("a.csv", "", {}, r"has no rows"),
         ("a.xls", "text,label\n", {}, r"of the suffixes .csv .tsv .tab .txt .*columns=\{'delimiter': ','"),
@@ -180,7 +180,7 @@ def spreadsheet(path):
 def test_a_spreadsheet_is_named_as_what_it_is_whatever_it_is_called(tmp_path, name):
     path = spreadsheet(tmp_path / name)
     with pytest.raises(
-        InputError, match=rf"{name} is a ZIP archive, as spreadsheets \(.xlsx.* save it as CSV"
+        InputError, match=rf"{name} is a ZIP archive, as spreadsheets \(.xlsx.* unpack it, or save"
     ):
         tables.read_texts(path)
     with pytest.raises(InputError, match=rf"{name} is a ZIP archive, as spreadsheets"):

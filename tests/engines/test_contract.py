@@ -210,7 +210,7 @@ def test_something_else_than_an_array_in_saved_is_found():
 
 
 # In float32 an engine computes by itself; long doubles are nobody's but the reference's.
-@pytest.mark.representatives(ops="cpp", dtype="float32")
+@pytest.mark.thorough
 @every_engine
 @pytest.mark.parametrize("dtype", ["float32", "float64", "longdouble"])
 def test_a_field_too_many_in_what_the_reference_keeps_misleads_no_backward(ops, dtype, monkeypatch):

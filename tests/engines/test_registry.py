@@ -134,6 +134,7 @@ def test_with_kernels_for_the_processor_nothing_is_tried(trials, monkeypatch):
     assert engines.resolve_auto(options) == options and trials[1] == []
 
 
+@pytest.mark.thorough
 def test_the_engine_that_a_trial_chose_is_stored_with_the_run(trials, tmp_path):
     seconds, _ = trials
     text = write_corpus(tmp_path / "text.txt")

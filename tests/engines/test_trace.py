@@ -388,6 +388,7 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", seldom(ENGINES, "cpp"))
 def test_pretrain_traces_and_ends_with_the_same_weights(name, corpus, tmp_path, capsys):
     command = ["pretrain", str(corpus), *FLAGS, "--steps", "6", "--evaluations", "2", "--quiet"]

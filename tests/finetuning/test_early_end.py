@@ -40,12 +40,14 @@ def test_patience_ends_a_run_after_epochs_without_a_better_one(stuck):
     assert minibert.load(folder).predict(["a fine film"]).shape == (1,)
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_while_epochs_are_better_or_patience_is_not_asked_for(model, data, stuck, tmp_path):
     epoch_steps = stuck[1]["best_step"]
     patient = small_options(model, data, **STUCK | {"patience": None, "epochs": 4})
     assert finetune(patient, tmp_path / "patient", show=False)["steps"] == 4 * epoch_steps
 
 
+@pytest.mark.thorough
 def test_a_run_that_patience_ended_is_resumed_without_another_step(model, data, stuck, tmp_path, monkeypatch):
     folder, report = stuck
     options = small_options(model, data, **STUCK)

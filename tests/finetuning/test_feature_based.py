@@ -232,6 +232,7 @@ def test_options_reach_the_tagger_the_optimizer_the_loop_and_the_figures_of_a_st
 # A run
 
 
+@pytest.mark.thorough
 def test_a_tagger_on_frozen_layers_learns_who_and_where(finished, model):
     folder, report = finished
     assert report["scores"]["f1"] == 1.0

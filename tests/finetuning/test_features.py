@@ -169,17 +169,17 @@ def test_bytes_are_texts_as_well(model, tokenizer):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"layers": "3"}, "layers='3' are not hidden states of this model; give different numbers from 0"),
-        ({"layers": "-1,2"}, "different numbers"),
-        ({"layers": "last"}, "layers='last' are not hidden states"),
-        ({"layers": []}, r"layers=\[\] are not"),
+        ({"layers": "3"}, "layers='3' is not possible; give a number from -3 to 2, several"),
+        ({"layers": "-1,2"}, "layers='-1,2' is not possible; give a number from -3"),
+        ({"layers": "last"}, "layers='last' is not possible; give a number from -3"),
+        ({"layers": []}, r"layers=\[\] is not possible; give a number from -3 to 2, a list"),
         ({"pool": "sum"}, "pool='sum' is unknown; choose one of cls, mean, max, pooled, none"),
         (
             {"texts": ["rome", ("rome", "paris")]},
             "Some texts are pairs and others are not; give a",
         ),
         ({"pool": "pooled", "layers": 1}, "pool='pooled' reads the last layer"),
-        ({"max_length": 65}, "max_length=65 is not possible; give 2, .* up to the 64 positions"),
+        ({"max_length": 65}, "max_length=65 is not possible; give 2 .* to 64, the model's positions"),
     ],
 )
 def test_impossible_vectors_are_refused(model, tokenizer, arguments, message):
@@ -357,8 +357,8 @@ def test_command_says_what_is_wrong(folder, tmp_path, capsys):
 
     assert "give it the suffix .npy or .jsonl" in complaint("--out", "v.txt")
     there = str(tmp_path / "v.npy")
-    assert "can't be read" in complaint("--out", there, "--file", str(tmp_path / "no.txt"))
+    assert "There is no file" in complaint("--out", there, "--file", str(tmp_path / "no.txt"))
     (tmp_path / "bad.txt").write_bytes(b"rome\n\xff\n")
     assert "not UTF-8" in complaint("--out", there, "--file", str(tmp_path / "bad.txt"))
-    assert "--layers 9 are not" in complaint("--out", there, "--layers", "9")
+    assert "--layers 9 is not possible" in complaint("--out", there, "--layers", "9")
     assert not (tmp_path / "v.npy").exists()

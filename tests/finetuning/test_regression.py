@@ -42,7 +42,7 @@ def asked(folder, text="the film is charming"):
     return classify(Finetuned.from_pretrained(folder, "numpy"), [text])[0]["value"]
 
 
-@pytest.mark.representatives(low=0.0)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("low", "high"), [(BAD, GOOD), (-2030.0, -1990.0), (1e-6, 3e-6), (0.0, 1.0)])
 def test_numbers_of_any_size_are_learnt(model, tmp_path, low, high):
     options = small_options(model, write_prices(tmp_path, low, high), "regress", epochs=8, dropout=0.0)

@@ -44,7 +44,7 @@ def test_what_was_written_is_read(tmp_path):
         ([1], "it is [1], expected an object"),
         ({"task": "sst2"}, "'labels' is missing"),
         (STORED | {"foo": 1}, "'foo' is not one of its fields"),
-        (STORED | {"task": "nosuch"}, "task='nosuch' is not known; there are"),
+        (STORED | {"task": "nosuch"}, "task='nosuch' is not known; for a table of your own"),
         (STORED | {"task": ["sst2"]}, "'task' is ['sst2'], expected a string"),
         (STORED | {"labels": "ab"}, "'labels' is 'ab', expected a list of strings"),
         (STORED | {"labels": ["a", "a"]}, "'labels' is ['a', 'a'], expected each name once"),

@@ -126,6 +126,13 @@ def test_a_model_that_does_not_know_entailment_is_refused_with_its_labels(
         zero_shot(write(tmp_path, task, labels, columns), TEXTS, CLASSES)
 
 
+def test_a_model_that_answers_questions_is_refused_without_labels(tmp_path):
+    write_model(tmp_path, Head("span", 2), 3)
+    TaskFile("qa", (), 24, {}).save(tmp_path)
+    with pytest.raises(InputError, match="was fine-tuned for qa, and can't tell what a text entails"):
+        zero_shot(tmp_path, TEXTS, CLASSES)
+
+
 def test_a_text_that_is_too_long_warns_once_for_the_text(folder):
     with pytest.warns(UserWarning, match=r"^The text has 69 tokens, of which the model reads 32"):
         zero_shot(folder, ["film " * 60], CLASSES)

@@ -131,6 +131,6 @@ def test_the_head_of_a_custom_class_is_named_when_loading(folder):
     tensors["linear.weight"] = np.ones((3, CONFIG.H), np.float32)
     save_file(tensors, folder / "model.safetensors")
     change(folder, architectures=["HF_ColBERT"])
-    with pytest.warns(UserWarning, match=r"is a HF_ColBERT, whose head \(linear.weight\) is not known here"):
+    with pytest.warns(UserWarning, match=r"is a HF_ColBERT, whose head \(linear.weight\) is not supported"):
         model = Bert.from_pretrained(folder)
     assert model.encode("a b").vectors().shape == (1, CONFIG.H)

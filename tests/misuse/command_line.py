@@ -1,22 +1,27 @@
 """Misuses of the command line: what people get wrong, or know from elsewhere."""
 
 import io
-import re
 import shlex
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 
 from minibert import cli
 
-CHOICES = re.compile(r"\(choose from [^)]*\)")  # of argparse: without quotation marks in new Pythons
 TUNE = "--data SST-2 --model model --out new --quiet --engine numpy"
 OWN = "--model model --out new --quiet --engine numpy"
 MISUSES = f"""
 minibert
 minibert finetun sst2 {TUNE}
 minibert train corpus.txt
+minibert encode 'the film'
+minibert -v
+minibert --model tuned classify 'the film'
 minibert finetune sts2 {TUNE}
 minibert finetune SST2 {TUNE}
+minibert finetune squad {TUNE}
+minibert finetune sentiment {TUNE}
+minibert finetune reviews.csv {OWN}
+minibert finetune classify reviews.csv {OWN}
 minibert finetune {TUNE}
 minibert finetune sst2 --data SST-2 --out new
 minibert finetune sst2 --data SST-2 --model model
@@ -36,6 +41,9 @@ minibert finetune sst2 {TUNE} --num_train_epochs 3
 minibert finetune sst2 {TUNE} --per_device_train_batch_size 32
 minibert finetune sst2 {TUNE} --max_seq_length 128
 minibert finetune sst2 {TUNE} --batchsize 8
+minibert finetune sst2 {TUNE} --fp16
+minibert finetune sst2 {TUNE} --learning_rate 5e-5 --per_device_train_batch_size 32
+minibert finetune sst2 {TUNE} --lr 1e-3 1e-4
 minibert finetune sst2 {TUNE} --lr fast
 minibert finetune sst2 {TUNE} --lr 0
 minibert finetune sst2 {TUNE} --lr=-1e-5
@@ -98,6 +106,8 @@ minibert finetune classify --data empty.csv {OWN} --split-dev 0.5
 minibert finetune classify --data broken.jsonl {OWN} --split-dev 0.5
 minibert finetune classify --data films {OWN} --epochs 1 --batch-size 2
 minibert finetune classify --data unlabelled {OWN}
+minibert finetune classify --data one_file {OWN}
+minibert finetune classify --data archive.csv {OWN} --split-dev 0.5
 minibert finetune regress --data scores.csv {OWN} --split-dev 0.5
 minibert finetune tag --data words.txt {OWN} --split-dev 0.5
 minibert finetune --resume --out missing
@@ -106,11 +116,24 @@ minibert finetune --resume --out tuned --lr 1e-3
 minibert finetune --resume --out tuned --batch-size 8 --epochs 5 --optimizer paper
 minibert finetune rte --resume --out tuned
 minibert pretrain missing.txt --out new_pretrained --quiet
+minibert pretrain archive.zip --out new_pretrained --quiet
+minibert pretrain one_document.txt --out new_pretrained --quiet
 minibert pretrain corpus.txt --out pretrained --quiet
 minibert pretrain corpus.txt --out new_pretrained --quiet --steps 0
+minibert pretrain corpus.txt --out new_pretrained --quiet --steps 1e4
+minibert pretrain corpus.txt --out new_pretrained --quiet --lr fast
+minibert pretrain corpus.txt --out new_pretrained --quiet --epochs 3
+minibert pretrain corpus.txt --out new_pretrained --quiet --hidden-size 128 --num-hidden-layers 2
+minibert pretrain corpus.txt --out new_pretrained --quiet --engine cuda
+minibert pretrain corpus.txt --out new_pretrained --quiet --device cuda
+minibert pretrain corpus.txt --out new_pretrained --quiet --optimizer adam
 minibert pretrain corpus.txt --out new_pretrained --quiet --steps 5 --minutes 5
 minibert pretrain corpus.txt --out new_pretrained --quiet --size huge
 minibert pretrain corpus.txt --out new_pretrained --quiet --size 2-100-3
+minibert pretrain corpus.txt --out new_pretrained --quiet --size bert-base-uncased
+minibert pretrain corpus.txt --out new_pretrained --quiet --seq-length 2
+minibert pretrain corpus.txt --out new_pretrained --quiet --seq-length 16:0.4,32:0.4
+minibert pretrain corpus.txt --out new_pretrained --quiet --config corpus.txt
 minibert pretrain corpus.txt --out new_pretrained --quiet --vocab-size 3
 minibert pretrain corpus.txt --out new_pretrained --quiet --mask-rates 0.8,0.1
 minibert pretrain corpus.txt --out new_pretrained --quiet --masked-lm-prob 15
@@ -128,18 +151,23 @@ minibert evaluate --model model
 minibert evaluate --model tuned pretrained
 minibert evaluate --model pretrained corpus.txt --data SST-2
 minibert predict --model tuned --data missing --out answers
+minibert predict --model tuned --out answers 'the film is funny'
+minibert predict --model tuned --out answers reviews.csv
 minibert predict --model pretrained --data SST-2 --out answers
 minibert predict --model tuned --data SST-2 --out answers.csv
 minibert predict --model tuned --data SST-2 --out tuned
 minibert classify --model tuned ''
 minibert classify --model tuned texts.txt
+minibert classify --model tuned --file missing.txt
 minibert classify --model tuned 'the film is funny' 'it is warm'
 minibert classify --model tuned one two three
+minibert classify --model tuned --data reviews.csv
 minibert classify --model model 'the film is funny'
 minibert classify --model tuned 'the film is funny' --classes good,bad
 minibert classify --model tuned 'the film is funny' --template 'It is {{}}.'
 minibert classify --model tuned 'the film is funny' --classes good --template nothing
 minibert answer --model tuned 'who is it' 'the film is funny'
+minibert answer --model tuned --question 'who is it' --context 'the film is funny'
 minibert answer --model tuned 'who is it' 'the film is funny' --top 1000
 minibert tag --model tuned 'the film is funny'
 minibert tag --model tuned ''
@@ -148,6 +176,7 @@ minibert fill-mask --model englsh 'the film is [MASK]'
 minibert fill-mask --model tuned 'the film is [MASK]'
 minibert fill-mask --model model 'the film is [MASK]' --top 0
 minibert fill-mask --model model 'the film is [MASK]' --targets zebra
+minibert fill-mask --model model 'the film is [MASK]' --targets funny,
 minibert fill-mask --model model 'the film is [MASK]' --targets funny --pieces 2
 minibert fill-mask --model model 'the film is [MASK]' --threads 0
 minibert score-text --model tuned 'the film is funny'
@@ -160,6 +189,7 @@ minibert features --model model 'the film is funny' --out vectors.npy --max-leng
 minibert tokenize 'the film'
 minibert tokenize 'the film' --vocab missing
 minibert tokenize 'the film' --vocab corpus.txt
+minibert tokenize 'the film' --vocab model/config.json
 minibert tokenize 'the film' --vocab model --max-length 1
 minibert vocab corpus.txt
 minibert vocab corpus.txt --out model
@@ -177,6 +207,7 @@ minibert export --model tuned --out exported --format onnx
 minibert export --model tuned --out exported --format tensorflow --onnx
 minibert extend --model model --out extended
 minibert extend --model model --out extended --words missing.txt
+minibert extend --model model --out extended --words reviews.csv
 minibert score squad gold.json answers.json
 minibert score squad missing.json answers.json
 minibert score conll words.txt
@@ -219,5 +250,4 @@ def told(line: str) -> str:
             status = cli.main(shlex.split(line)[1:])
         except SystemExit as stop:
             status = stop.code
-    text = CHOICES.sub(lambda match: match[0].replace("'", ""), errors.getvalue())
-    return f"{text}exit status {status}"
+    return f"{errors.getvalue()}exit status {status}"

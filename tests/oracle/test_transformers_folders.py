@@ -139,7 +139,7 @@ def test_one_output_is_a_number(save, problem_type):
     if problem_type:
         model = minibert.load(folder)
     else:
-        with pytest.warns(UserWarning, match="its value is the logit"):
+        with pytest.warns(UserWarning, match="predictions are logits"):
             model = minibert.load(folder)
     assert isinstance(model, TextRegressor)
     np.testing.assert_allclose(model.predict(TEXTS), right, **CLOSE)

@@ -117,7 +117,7 @@ def test_the_report_shows_words_that_begin_with_a_new_one(model, tmp_path, capsy
     command += ["--measure-on", str(text), "--engine", "numpy", "--quiet", "--out"]
     assert cli.main([*command, str(tmp_path / "out")]) == 0
     output = capsys.readouterr().out
-    assert "2 pieces added, 50 in all: cat ß\n1 of them were [UNK]" in output
+    assert "2 pieces added, 50 in all: cat ß\n1 of them was [UNK], and begins" in output
     assert re.search(r"catalogue \(8\): ca ##t ##a ##l ##og ##u ##e -> cat ##a ##l ##og", output)
     assert re.search(r"loss of whole words, nats per byte +\d\.\d{4}", output)
     stored = json.loads((tmp_path / "out" / "extension.json").read_text())
@@ -206,11 +206,11 @@ def test_an_encoder_without_a_head_is_extended_and_not_measured(model, corpus, t
         ("covid-19", "where it becomes 'covid', '-', '19'"),
         (
             "[NEW]",
-            "becomes '[', 'new', ']'; give one word a line, without spaces and punctuation; --special-token",
+            "becomes '[', 'new', ']'; give one word per line, without spaces or punctuation; --special-token",
         ),
         ("##ology", "where it becomes '#', '#', 'ology'"),
         ("\u200d", "where it vanishes"),
-        ("a" * 201, "a word of over 200 characters is [UNK]; give one word a line"),
+        ("a" * 201, "a word of over 200 characters is [UNK]; give one word per line"),
         ("a-b\ndog\nc d", "becomes 'a', '-', 'b'; {folder}/words.txt, line 4: 'c d' is not a word"),
     ],
 )
@@ -301,8 +301,9 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
     no_text = "--n 5 says how many pieces to learn, and there is no text to learn them from; leave it out."
     assert no_text in told(*words, "--n", 5)
     assert "No new pieces are given" in told()
-    assert "There is no word to add; give a file with one word a line." in told("--words", words_in(tmp_path))
-    assert "words.txt can't be read: No such file" in told("--words", tmp_path / "no" / "words.txt")
+    empty = "There is no word to add; give a file with one word per line."
+    assert empty in told("--words", words_in(tmp_path))
+    assert "words.txt'; check its name." in told("--words", tmp_path / "no" / "words.txt")
     assert "no folder" in told(*learn, of=tmp_path / "nowhere")
     tuned = write_model(tmp_path / "tuned", Head("classify", 2))
     assert "tuned' was fine-tuned and has no masked-LM head, from which new" in told(*learn, of=tuned)

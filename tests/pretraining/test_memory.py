@@ -107,9 +107,28 @@ def test_lists_of_names_stay_names(names, tmp_path, monkeypatch):
     assert texts_or_names(iter(names)) == (None, names)
 
 
+@pytest.mark.parametrize("name", ["~/My Books", "b?", "x" * 160 + "/" + "y" * 160])
+def test_a_name_of_something_that_exists_is_not_a_text(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("My Books").mkdir()
+    Path("b1").touch()
+    Path("x" * 160, "y" * 160).mkdir(parents=True)
+    assert texts_or_names(name) == (None, name)
+
+
+def test_lists_of_long_paths_and_of_names_in_the_home_folder_stay_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path(tmp_path, "My Books").mkdir()
+    for names in (["~/My Books"], ["/".join(["x" * 160] * 2)]):
+        assert texts_or_names(names) == (None, names)
+
+
 def test_missing_texts_are_left_out_with_a_warning():
     with pytest.warns(UserWarning, match="Of 4 texts, 2 are missing or empty, and left out"):
         assert texts_or_names(pandas.Series([TWO[0], None, float("nan"), TWO[1]]))[0] == TWO
+    with pytest.warns(UserWarning, match="Of 3 texts, 1 is missing or empty, and left out"):
+        assert texts_or_names([*TWO, ""])[0] == TWO
     with pytest.raises(minibert.InputError, match="Text 2 of corpus is 7, of type int; give strings"):
         texts_or_names([*TWO, 7])
 
@@ -144,12 +163,15 @@ def test_default_folder_of_texts_has_a_short_name(documents, tmp_path, monkeypat
 
 def test_refused_texts_leave_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(minibert.InputError, match="The text is 1 document, which is too few"):
+    with pytest.raises(minibert.InputError, match="The text is 1 document, and 4 are needed: 2 to train"):
         minibert.pretrain(["The cat sleeps. The dog runs."], **SMALL)
     with pytest.raises(minibert.InputError, match="There is no file or folder 'corpus', and nothing"):
         minibert.pretrain(["corpus", "wiki"], **SMALL)
-    with pytest.raises(minibert.InputError, match="is not the name of a file .*given as a list"):
+    with pytest.raises(minibert.InputError, match="is not the name of a file .*put it into a list of texts"):
         minibert.pretrain("It was a dark and stormy night. " * 40, **SMALL)
+    for text in ("Who is there?", "Who/what\0is it?", "~\0"):
+        with pytest.raises(minibert.InputError, match="put it into a list of texts"):
+            texts_or_names(text)
     assert os.listdir(tmp_path) == []
 
 
@@ -165,6 +187,7 @@ def test_an_error_of_ours_leaves_nothing_behind_either(documents, tmp_path, monk
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_a_run_on_texts_goes_on_without_them(documents, tmp_path):
     run = minibert.pretrain(documents, **SMALL, out=tmp_path / "run")
     longer = minibert.pretrain(out=run.folder, resume=True, steps=3, show=False)
@@ -175,7 +198,7 @@ def test_a_run_on_texts_goes_on_without_them(documents, tmp_path):
         minibert.pretrain([*documents, "One more text."], out=run.folder, resume=True, show=False)
 
 
-@pytest.mark.representatives(during="writing shards")
+@pytest.mark.thorough
 @pytest.mark.parametrize("during", ["counting words", "writing shards"])
 def test_texts_are_kept_when_their_preparation_is_interrupted(documents, tmp_path, monkeypatch, during):
     whole = minibert.pretrain(documents, **SMALL, out=tmp_path / "whole")
@@ -209,7 +232,7 @@ def test_card_and_page_call_texts_by_their_number(documents, tmp_path):
 def test_layout_is_that_of_each_text(tmp_path):
     text = write_corpus(tmp_path / "a.txt").read_text()
     whole = [" ".join(text.split())]  # one text of 288 sentences
-    with pytest.raises(minibert.InputError, match="layout='continuous' to have it cut"):
+    with pytest.raises(minibert.InputError, match="layout='continuous' to have the text cut"):
         minibert.pretrain(whole, **SMALL, out=tmp_path / "refused")
     run = minibert.pretrain(whole, **SMALL, layout="continuous", out=tmp_path / "run")
     assert json.loads((run.folder / "shards" / "meta.json").read_text())["documents"] == 9
@@ -220,7 +243,7 @@ def test_advice_for_texts_is_not_that_for_files(tmp_path):
     with pytest.raises(minibert.InputError) as caught:
         minibert.pretrain(whole, **SMALL, layout="documents", out=tmp_path / "refused")
     said = str(caught.value)
-    assert "each text of a list, row of a table or line of JSON is one" in said
-    assert "in plain text with blank lines between documents or layout='documents' where each" in said
+    assert "give more documents (texts of a list, rows of a table, lines of JSON, or parts of plain" in said
+    assert "layout='documents' to make each line of plain text one, or layout='continuous'" in said
     with pytest.warns(UserWarning, match="the texts follow one another, layout='continuous' joins them"):
         minibert.pretrain(TWO * 20, **SMALL | {"vocab_size": 60}, out=tmp_path / "run")

@@ -38,6 +38,7 @@ def write_tickets(path, pairs=0, documents=100):
     return path
 
 
+@pytest.mark.representatives(pairs=5)
 @pytest.mark.parametrize("pairs", [0, 5])
 def test_next_sentences_are_off_without_pairs(tmp_path, pairs):
     text = write_tickets(tmp_path / "tickets.txt", pairs)

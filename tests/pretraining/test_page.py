@@ -140,7 +140,7 @@ def test_on_the_way_it_renews_itself_and_has_every_look_so_far(finished):
         assert "nats, the loss of training on masked words" in document and "Guesses" not in document
 
 
-@pytest.mark.representatives(seconds=0.0)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("seconds", "share", "writings"),
     [(math.inf, 1.0, 1 + LOOKS + 1), (0.0, math.inf, STEPS + LOOKS + 1)],

@@ -87,14 +87,23 @@ def test_a_length_schedule_is_read(text, lengths):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "message"),
     [
-        *("", "x", "16:0.4", "16:0.5,32:0.6", "16:1.5,32:-0.5", "4", "16:0.4:1,32:0.6", "16:nan,32:0.5"),
-        ",".join(["16:0.001"] * 1000),
+        ("", "seq_length='' is not a schedule; give one length, or up to 100"),
+        ("x", "is not a schedule"),
+        ("16:1.5,32:-0.5", "is not a schedule"),
+        ("16:0.4:1,32:0.6", "is not a schedule"),
+        ("16:nan,32:0.5", "is not a schedule"),
+        (",".join(["16:0.001"] * 1000), "is not a schedule"),
+        ("4", "seq_length='4' is too short; give at least 5"),
+        ("16:0.5,4:0.5", "seq_length='16:0.5,4:0.5' is too short"),
+        ("16:0.4", "seq_length='16:0.4' has shares that sum to 0.4; they must sum to 1"),
+        ("16:0.5,32:0.6", "sum to 1.1; they"),
+        ("16:0.5,32:nan", "sum to nan; they"),
     ],
 )
-def test_a_length_schedule_that_makes_no_sense_is_refused(text):
-    with pytest.raises(InputError, match="is not a schedule"):
+def test_a_length_schedule_that_makes_no_sense_is_refused(text, message):
+    with pytest.raises(InputError, match=message):
         parse_lengths(text)
 
 
@@ -240,7 +249,7 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
 
 
 def test_going_on_where_there_is_no_run_is_bad_input(tmp_path):
-    with pytest.raises(InputError, match="training.json is missing"):
+    with pytest.raises(InputError, match="There is no run in"):
         PretrainOptions.resumed(tmp_path / "training.json")
     (tmp_path / "training.json").write_text("{]")
     with pytest.raises(InputError, match="training.json can't be read as JSON .*; name the folder of a run"):
@@ -431,6 +440,7 @@ def test_a_run_folder_holds_what_it_says(run):
     assert Bert.from_pretrained(run).config.vocab_size == Tokenizer.from_pretrained(run).vocab_size
 
 
+@pytest.mark.thorough
 def test_the_headline_has_the_share_of_repeated_lines(tmp_path, capsys):
     lines = [f"the {animal} runs in the {place}." for animal in ANIMALS for place in PLACES.values()]
     for name, more in (("plain", []), ("repeated", lines[:1])):
@@ -651,6 +661,7 @@ def afforded(steps, seconds=100.0):
     return lambda *_: budget.Afforded(steps, seconds, {8: 1.0, 16: 1.0})
 
 
+@pytest.mark.thorough
 def test_minutes_are_turned_into_steps_and_the_run_is_that_run_of_steps(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "affordable_steps", afforded(12))
     monkeypatch.setattr(budget, "CORRECTIONS", ())
@@ -747,6 +758,7 @@ def begun(monkeypatch):
     return found
 
 
+@pytest.mark.thorough
 def test_positions_that_no_sequence_has_reached_begin_as_those_before(corpus, tmp_path, begun):
     options = small_options(
         corpus, seq_length="8:0.4,20:0.3,8:0.1,24:0.2", max_positions=32, checkpoint_steps=1
@@ -884,6 +896,7 @@ def test_rehearsing_leaves_the_parameters_alone(run):
     assert (state.params.flat == before).all() and state.optimizer.updates == 0
 
 
+@pytest.mark.thorough
 def test_a_finished_run_can_be_made_longer(corpus, tmp_path, capsys):
     out = tmp_path / "run"
     pretrain(small_options(corpus, steps=6), out, show=False)
@@ -1070,7 +1083,7 @@ def test_the_file_of_config_is_not_written_over(corpus, tmp_path, capsys):
     (tmp_path / "vocab.txt").write_text("mine")
     words = "pretrain", str(corpus), "--config", str(tmp_path / "training.json"), "--out", str(tmp_path)
     assert cli.main([*words, "--quiet"]) == 2
-    assert "training.json would be written over by the run in --out" in capsys.readouterr().err
+    assert "training.json would be overwritten by the run in --out" in capsys.readouterr().err
     assert (tmp_path / "training.json").read_text() == '{"size": "1-8-1", "steps": 1}'
     assert (tmp_path / "vocab.txt").read_text() == "mine"
 
@@ -1101,7 +1114,7 @@ def test_going_on_with_other_options_is_refused_before_anything_happens(run, cor
 
 @pytest.mark.parametrize(
     "text, message",
-    [("", "empty|no text"), ("One sentence.\nAnd another one.\n", "too few: 2 to train on")],
+    [("", "empty|no text"), ("One sentence.\nAnd another one.\n", "1 document, and 4 are needed: 2")],
 )
 def test_a_corpus_with_too_little_in_it_is_refused(tmp_path, text, message):
     (tmp_path / "text.txt").write_text(text)
@@ -1278,6 +1291,7 @@ def test_nan_in_training_is_a_failed_run_with_its_checkpoints_intact(corpus, tmp
     assert pretrain(resumed, out, resume=True, show=False)["steps"] == 12
 
 
+@pytest.mark.thorough
 def test_a_damaged_last_checkpoint_is_passed_over_and_reported(corpus, tmp_path, capsys):
     whole, out = tmp_path / "whole", tmp_path / "run"
     for folder in (whole, out):

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-VOID = {"img", "meta", "path"}  # without an end tag here
+VOID = {"img", "input", "meta", "path"}  # without an end tag here
 
 
 class Page(HTMLParser):

@@ -418,7 +418,10 @@ def test_nothing_to_ask_is_refused(question, text, what):
 def test_a_model_of_another_task_answers_nothing():
     model = Scripted("squad1")
     model.head = Head("classify", 2)
-    with pytest.raises(InputError, match="answers no questions"):
+    model.folder = "tuned"
+    with pytest.raises(
+        InputError, match="^The model in 'tuned' was fine-tuned for squad1, which answers no questions; give"
+    ):
         answer(model, "w1", "w1")
 
 
@@ -448,6 +451,7 @@ def toy_questions(seed, count):
     return [q._replace(answers=(q.answers[0]._replace(text=q.answers[0].text[:-1]),)) for q in found]
 
 
+@pytest.mark.thorough
 def test_a_tiny_model_learns_to_answer():
     config = BertConfig(
         vocab_size=TOKENIZER.vocab_size,
@@ -554,7 +558,7 @@ def test_command_reads_the_standard_input_and_may_find_nothing(squad2_run, monke
     [
         (("--top", "0"), "--top 0 is not possible"),
         (("--top", "21"), "choose from 1 to 20"),
-        (("--file", "absent.txt"), "absent.txt can't be read"),
+        (("--file", "absent.txt"), "There is no file 'absent.txt'"),
         (("--file", "latin1.txt"), "latin1.txt is not UTF-8: byte 0xe9 at offset 3"),
         (("--file", "empty.txt"), "The text is empty"),
     ],

@@ -94,7 +94,7 @@ def test_labels_are_yes_or_no_and_unknown_ones_refused():
         TASK.warn_unknown([example("art"), example("film")], LABELS)
     with pytest.raises(InputError, match="there is no label to train on"):
         list(TASK.features(rows[2:], tokenizer, LABELS, 8, training=True))
-    with pytest.raises(InputError, match="No training example has a label; give some that do"):
+    with pytest.raises(InputError, match="no training example has a label; give some that do"):
         TASK.labels([example(), example()])
 
 

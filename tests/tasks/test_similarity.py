@@ -292,7 +292,7 @@ def test_a_table_without_second_texts_is_refused(model, tmp_path):
 def test_a_score_that_is_not_a_number_is_refused(model, tmp_path, wrong):
     write_table(tmp_path / "train.tsv", HEADER, [("a", "b", 1), ("b", "c", wrong)])
     said = refused(prepare, small_options(model, tmp_path, "similarity"))
-    assert f"train.tsv, line 3: the column 'label' is {wrong!r}, expected a number." in said
+    assert f"train.tsv, line 3: the column 'label' is {wrong!r}, not a number; correct it" in said
 
 
 def test_a_score_that_is_not_a_cosine_is_refused(model, tmp_path):

@@ -139,7 +139,7 @@ def test_options_survive_json(tmp_path):
         ),
         (
             {"task": "rte", "data": "d", "model": "m", "beta2": -1},
-            "beta2=-1 is not valid; give at least 0 and below 1",
+            "beta2=-1 is not valid; give a number of at least 0 and below 1",
         ),
     ],
 )
@@ -158,7 +158,7 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
         FinetuneOptions.resumed(path, seed=2, epochs=9)
     assert FinetuneOptions.resumed(path, keep=5, dtype="auto").keep == 5
     assert FinetuneOptions.resumed(path, engine="jax", threads=3).engine == "jax"
-    with pytest.raises(InputError, match="finetune.json is missing"):
+    with pytest.raises(InputError, match="There is no run in '.*nowhere'; check `out`"):
         FinetuneOptions.resumed(tmp_path / "nowhere" / "finetune.json")
 
 
@@ -316,6 +316,10 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
     write_table(tmp_path / "train.tsv", ("text", "label"), rows)
     train, dev = read_examples(registry.create("classify"), options)
     assert (len(train), len(dev)) == (7, 3)
+    with pytest.raises(
+        InputError, match="has no dev.csv; .*Add one, or give split_dev=0.1 to evaluate on a part of the"
+    ):
+        read_examples(registry.create("classify"), FinetuneOptions("classify", tmp_path, "m"))
     (tmp_path / "train.tsv").rename(tmp_path / "dev.tsv")
     assert read_examples(registry.create("classify"), options) == (train, dev)
     write_table(tmp_path / "train.tsv", ("text", "label"), rows)
@@ -451,7 +455,7 @@ def test_custom_classes_are_in_natural_order():
     assert labels("spam", "ham", "eggs") == ("eggs", "ham", "spam")
     with pytest.raises(
         InputError,
-        match=r"All training examples have the label 'spam'; give examples of at least two classes",
+        match=r"^every training example has the label 'spam'; give examples of at least two classes\.$",
     ):
         labels("spam", "spam")
 

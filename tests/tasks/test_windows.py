@@ -259,7 +259,7 @@ def answers_of(path):
     ]
 
 
-@pytest.mark.representatives(file="dev-v2.0.json")
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*lose their end")
 @pytest.mark.parametrize(
     ("file", "vocabulary", "within_a_piece"),

@@ -172,7 +172,7 @@ def test_vocabulary_files_from_any_system_are_read(tmp_path, end, mark):
 
 def test_a_vocabulary_that_cannot_serve_is_named(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[CLS]\n[SEP]\n[MASK]\n")
-    with pytest.raises(InputError, match=r"vocab.txt: the vocabulary lacks \[UNK\]"):
+    with pytest.raises(InputError, match=r"vocab.txt: this is not a vocabulary of BERT: \[UNK\] is missing"):
         Tokenizer.from_pretrained(tmp_path)
 
 
@@ -387,7 +387,7 @@ def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tm
 @pytest.mark.parametrize(
     "changes, sentence",
     [
-        ({"model": None}, "tokenizer.json has no model; give a tokenizer.json of a BERT, or vocab.txt"),
+        ({"model": []}, "tokenizer.json has no model; give a tokenizer.json of a BERT, or vocab.txt"),
         ({"model": model(type="BPE")}, "is a BPE tokenizer; minibert reads WordPiece"),
         ({"model": model(unk_token=None)}, r"has unk_token=None; a BERT's WordPiece has '\[UNK\]'"),
         ({"model": model(unk_token="<unk>")}, "has unk_token='<unk>'"),
@@ -433,6 +433,12 @@ def test_what_is_no_wordpiece_of_a_bert_is_refused(tmp_path, changes, sentence):
     store(tmp_path, hugging_face(**changes))
     with pytest.raises(InputError, match=sentence):
         Tokenizer.from_pretrained(tmp_path)
+
+
+def test_a_json_file_of_something_else_is_not_a_vocabulary(tmp_path):
+    (tmp_path / "config.json").write_text('{"hidden_size": 8}')
+    with pytest.raises(InputError, match="config.json is not a vocabulary; give a vocab.txt, a token"):
+        Tokenizer.from_pretrained(tmp_path / "config.json")
 
 
 def test_a_tokenizer_json_that_is_no_json_is_named(tmp_path):

@@ -153,7 +153,7 @@ def test_both_engines_learn_the_same_from_the_embedded_corpus(vocab_size, object
     assert len(c) == vocab_size and c == python
 
 
-@pytest.mark.representatives(objective="likelihood")
+@pytest.mark.thorough
 @needs_c
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_both_engines_learn_the_same_where_everything_is_equal(objective):
@@ -179,6 +179,7 @@ def test_counts_are_64_bits_wide(core, objective):
     assert set(merges(words, objective=objective, core=core)) == {"qu", "aq"}
 
 
+@pytest.mark.thorough
 @needs_c
 def test_likelihood_writes_held_out_text_in_fewer_nats_than_frequency():
     counted = count_files([embedded_corpus()], BasicTokenizer(), held_out=20)

@@ -122,6 +122,7 @@ def test_without_held_out_text_only_the_pieces_are_reported(cased):
     assert "No line was held out" in report_text(report)
 
 
+@pytest.mark.thorough
 def test_likelihood_needs_fewer_nats_for_a_byte_than_frequency_on_the_books():
     counted = count_files([embedded_corpus()], BasicTokenizer(), held_out=20)
     cost = {}

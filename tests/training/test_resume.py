@@ -93,6 +93,7 @@ def test_another_seed_is_another_run(corpus, uninterrupted, tmp_path):
     assert one.read_bytes() != other.read_bytes()
 
 
+@pytest.mark.slow
 def test_ctrl_c_exits_with_130_and_going_on_is_exact(corpus, uninterrupted, tmp_path):
     out = tmp_path / "stopped"
     process = start(corpus, out)

@@ -1,1 +1,1 @@
-"""What the commands share: their parser, flags that several have, texts that they read."""
+"""What the commands share: the parser, common flags, reading texts, showing errors."""

@@ -1,4 +1,4 @@
-"""Flags of the engine JAX: how many devices compute a step, what they keep, and many processes as one run."""
+"""Flags of the engine JAX: the devices that compute a step, what they keep, and runs of many processes."""
 
 import argparse
 from typing import Any
@@ -8,20 +8,19 @@ from minibert.base.errors import InputError
 from minibert.base.options import RunOptions
 from minibert.cli.shared.flags import add_flag, add_options, flag_of
 
-CLUSTER = "auto"  # as --coordinator: JAX asks the cluster
+CLUSTER = "auto"  # value of --coordinator: JAX asks the cluster
 HELP = """
 accelerators, --engine jax:
   The same model and the same steps, compiled by XLA for the devices that JAX
-  finds: NVIDIA's GPUs (pip install 'jax[cuda13]'), TPUs, otherwise the
-  processor. --dtype auto is bfloat16 on a GPU or TPU. A step is compiled when
-  the first batch of its shape comes: up to a minute, left out of the speeds
-  that are shown; JAX_COMPILATION_CACHE_DIR=FOLDER keeps the result for the next
-  run. Where memory is short, --accumulate costs least, then --recompute, then
-  --fsdp over several devices. Checkpoints are the same for every engine:
-  --resume with another --engine or other --devices continues where the run
-  stopped.
+  finds: NVIDIA GPUs (pip install 'jax[cuda13]'), TPUs, or else the processor.
+  --dtype auto is bfloat16 on a GPU or TPU. The first batch of each shape makes
+  JAX compile a step, for up to a minute, which the speeds shown don't include;
+  JAX_COMPILATION_CACHE_DIR=FOLDER keeps the result for the next run. When
+  memory is short, --accumulate costs least, then --recompute, then --fsdp over
+  several devices. Checkpoints are the same for every engine: --resume with
+  another --engine or other --devices continues where the run stopped.
 """
-MANY = "  On many machines, start the same command on each, with its own --process-id.\n"
+MANY = "  On several machines, run the same command on each, with its own --process-id.\n"
 
 
 def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
@@ -32,12 +31,12 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
     parser : ArgumentParser
         Parser of the command.
     options : type
-        The options of its runs, which describe the flags.
+        The options of the command's runs, which describe the flags.
 
     Returns
     -------
     argument group
-        For more flags, such as those of `add_processes`.
+        The group, for more flags, such as those of `add_processes`.
     """
     group = parser.add_argument_group("devices, with --engine jax")
     add_options(group, options, "devices fsdp recompute")
@@ -45,34 +44,34 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
 
 
 def add_processes(group: Any) -> None:
-    """Add the flags of a run on many machines.
+    """Add the flags of a run on several machines.
 
     Parameters
     ----------
     group : argument group
-        That `add_accelerators` returned.
+        The group that `add_accelerators` returned.
     """
-    text = "address at which process 0 of a run on many machines listens; auto, without the two flags below: "
-    text += "SLURM, Kubernetes, Open MPI or the TPUs supply all three"
+    text = "address at which process 0 of a run on several machines listens; auto: SLURM, Kubernetes, "
+    text += "Open MPI or the TPUs supply it and the two flags below"
     add_flag(group, "--coordinator HOST:PORT", text)
     add_flag(group, "--processes N", "number of processes")
-    add_flag(group, "--process-id I", "number of this process, from 0", type=int)
+    add_flag(group, "--process-id I", "index of this process, from 0", type=int)
 
 
 def join_processes(arguments: argparse.Namespace, engine: str) -> None:
-    """Make this process one of many, if the command line says so.
+    """Make this process one of several, if the command line says so.
 
     Parameters
     ----------
     arguments : Namespace
-        With `coordinator`, `processes` and `process_id`; None where they were not given.
+        Has `coordinator`, `processes` and `process_id`; each None if not given.
     engine : str
-        That of the run, by name.
+        The name of the run's engine.
 
     Raises
     ------
     InputError
-        When the engine is another than jax, one of the three flags is missing, or one can't be used.
+        When the engine is not jax, one of the three flags is missing, or one can't be used.
     """
     names = ("coordinator", "processes", "process_id")
     flags = {flag_of(name): getattr(arguments, name) for name in names}
@@ -85,17 +84,17 @@ def join_processes(arguments: argparse.Namespace, engine: str) -> None:
     if given == ["--coordinator"] and arguments.coordinator == CLUSTER:
         engines.join(CLUSTER)
         return
-    lacking = " and ".join(flag for flag in flags if flag not in given)
-    if lacking:
-        raise InputError(f"{shown} needs {lacking} too; give all three, or --coordinator auto.")
-    coordinator, processes, number = flags.values()
+    missing = " and ".join(flag for flag in flags if flag not in given)
+    if missing:
+        raise InputError(f"{shown} needs {missing} too; give all three, or --coordinator auto.")
+    coordinator, processes, process_id = flags.values()
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         advice = "name the machine of process 0 and a free port on it, as in node0:9876."
         raise InputError(f"--coordinator {coordinator} is not HOST:PORT; {advice}")
     if processes < 1:
         raise InputError(f"--processes {processes} is not a positive number; give the number of processes.")
-    if not 0 <= number < processes:
+    if not 0 <= process_id < processes:
         advice = f"count them from 0 to {processes - 1}."
-        raise InputError(f"--process-id {number} is not one of the {processes} processes; {advice}")
-    engines.join(coordinator, processes, number)
+        raise InputError(f"--process-id {process_id} is not one of the {processes} processes; {advice}")
+    engines.join(coordinator, processes, process_id)

@@ -1,4 +1,4 @@
-"""Flags that several commands have, and those that are fields of a run's options."""
+"""Flags that several commands have, and flags for the options of a run."""
 
 import argparse
 import dataclasses
@@ -19,25 +19,25 @@ from minibert.engines import DEVICES, ENGINES
 
 IN_PACKAGE = f"(default: {DEFAULT}, the one in the package)"
 JSON = "print one JSON object instead of text"  # the help of --json
-QUIET, QUIET_REPORT = "show no progress", "show no progress, only the report"  # and of --quiet
+QUIET, QUIET_REPORT = "show no progress", "show no progress, only the report"  # the help of --quiet
 THREADS = "number of threads (default: one for each core)"
 
 
 def add_flag(group: Any, flag: str, help: str, default: Any = None, **shown: Any) -> None:
-    """Add a flag as its help shows it, such as "--out FILE".
+    """Add a flag, written as in its help: "--out FILE".
 
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets the flag.
+        Receives the flag.
     flag : str
-        The flag, a blank and what stands for its value; N is a whole number, or as its default is.
+        The flag, a space and a placeholder for its value. N is a whole number, unless the default is not.
     help : str
-        What it is; the default is added to it.
+        Its help; the default is appended.
     default : object, optional
-        Its type is that of the flag.
+        Also determines the type of the value.
     **shown
-        What `add_argument` takes besides.
+        Further arguments of `add_argument`.
     """
     name, _, metavar = flag.partition(" ")
     if default is not None:
@@ -49,30 +49,30 @@ def add_flag(group: Any, flag: str, help: str, default: Any = None, **shown: Any
 
 
 class Renamed(argparse.Action):
-    """A flag of an earlier version: an error that names the one of now."""
+    """A flag of an earlier version; the error names its successor."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
         parser.error(f"{flag} is now {self.const} (version 0.2)")
 
 
 def renamed(group: Any, old: str, new: str) -> None:
-    """Let a flag of an earlier version say what it is called now.
+    """Let a flag of an earlier version answer with its present name.
 
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets the flag, hidden from its help.
+        Receives the flag, which its help does not show.
     old : str
-        The flag of then.
+        The flag in the earlier version.
     new : str
-        The flag of now.
+        The flag now.
     """
     hidden = argparse.SUPPRESS
     group.add_argument(old, action=Renamed, const=new, nargs="?", dest=hidden, help=hidden)
 
 
 def flag_of(name: str) -> str:
-    """Return the flag of a field: --seq-length of seq_length.
+    """Return the flag for a field: --seq-length for seq_length.
 
     Parameters
     ----------
@@ -96,16 +96,16 @@ def add_switches(group: Any, **helps: str) -> None:
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets them.
+        Receives them.
     **helps : str
-        The texts of their help, by the names of their fields.
+        The help of each, by the name of its field.
     """
     for name, text in helps.items():
         group.add_argument(flag_of(name), action="store_true", help=text)
 
 
 def add_corpus(parser: Any) -> None:
-    """Add CORPUS, the text that a command reads.
+    """Add CORPUS, the files of text that a command reads.
 
     Parameters
     ----------
@@ -113,8 +113,8 @@ def add_corpus(parser: Any) -> None:
         Parser of the command.
     """
     text = "text files, folders or globs: one sentence per line with a blank line between documents, prose, "
-    text += ".jsonl, .csv, .tsv or a dump of Wikipedia (.xml), also compressed (default: the books in the "
-    text += "package)"
+    text += ".jsonl, .csv, .tsv or a Wikipedia dump (.xml); compressed files too (default: the books in "
+    text += "the package)"
     parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
 
 
@@ -124,9 +124,9 @@ def add_layout(group: Any, default: str | None = "auto") -> None:
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets it.
+        Receives it.
     default : str, optional, default "auto"
-        None for a command that has to know whether it was given.
+        None for a command that needs to know whether the flag was given.
     """
     text = "how the text is laid out (default: auto, recognised from the text)"
     group.add_argument("--layout", choices=LAYOUTS, default=default, help=text)
@@ -138,16 +138,16 @@ def add_column(group: Any, default: str | None = "text") -> None:
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets it.
+        Receives it.
     default : str, optional, default "text"
-        None for a command that has to know whether it was given.
+        None for a command that needs to know whether the flag was given.
     """
-    text = "the key (JSON lines) or column (tables) that has the text (default: text)"
+    text = "the key (JSON lines) or column (tables) with the text (default: text)"
     group.add_argument("--column", metavar="NAME", default=default, help=text)
 
 
 def add_model(parser: Any, text: str, **shown: Any) -> None:
-    """Add --model, for a command that can't do without one.
+    """Add --model, for a command that requires it.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def add_model(parser: Any, text: str, **shown: Any) -> None:
     text : str
         Its help.
     **shown
-        What `add_argument` takes besides.
+        Further arguments of `add_argument`.
     """
     add_flag(parser, "--model MODEL", text, required=True, **shown)
 
@@ -178,13 +178,13 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True, **
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets them.
+        Receives them.
     default : str, optional, default "auto"
-        The engine; None for a command that has to know whether it was given.
+        The engine; None for a command that needs to know whether the flag was given.
     device : bool, default True
         Add --device.
     **shown
-        What `add_argument` takes for --engine besides, or in place of its default and help.
+        Further arguments of `add_argument` for --engine; they may replace its default and help.
     """
     shown = {"default": default, "help": "the engine that computes (default: auto)"} | shown
     group.add_argument("--engine", choices=("auto", *ENGINES), **shown)
@@ -201,13 +201,13 @@ def add_optimizer(group: Any, default: str, **about: str) -> None:
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets it.
+        Receives it.
     default : str
-        In words, for its help.
+        The default in words, for the help.
     **about : str
-        What an optimizer is for, where this command says it otherwise than the table.
+        What an optimizer is for, by its name, where this command words it differently from the table.
     """
-    text = "paper: as in Google's code, without bias correction and with the rate falling from step 0"
+    text = "paper: as in Google's code, without bias correction and with the rate falling from step 0 on"
     for name, kind in KINDS.items():
         text += f"; {name}: {about.get(name, kind.ABOUT)}"
     text += f" (default: {default})"
@@ -215,40 +215,40 @@ def add_optimizer(group: Any, default: str, **about: str) -> None:
 
 
 def add_core(group: Any) -> None:
-    """Add --core and --threads of what a tokenizer does.
+    """Add --core and --threads, for work with a tokenizer.
 
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets them.
+        Receives them.
     """
-    text = "c, or python: the same result, slower (default: auto, c where it is installed)"
+    text = "c, or python: the same result, slower (default: auto, c if it is installed)"
     group.add_argument("--core", choices=("auto", "c", "python"), default="auto", help=text)
     renamed(group, "--engine", "--core")
     add_flag(group, "--threads N", THREADS)
 
 
 def add_config(group: Any, stored: str) -> None:
-    """Add --config, the options of a run in a file.
+    """Add --config, a file with options of a run.
 
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets it.
+        Receives it.
     stored : str
-        The file of that kind that every run has in its folder, for the help.
+        The file of this kind that every run leaves in its folder, for the help.
     """
     text = f"read options from a JSON or TOML file, such as the {stored} of a run; flags override it"
     add_flag(group, "--config FILE", text)
 
 
 def invalid_text(count: int) -> str:
-    """Return the warning about bytes that were not UTF-8, of a command with --strict.
+    """Return the warning about bytes that were not UTF-8, for a command with --strict.
 
     Parameters
     ----------
     count : int
-        Places where such bytes stand.
+        Number of places with such bytes.
 
     Returns
     -------
@@ -259,19 +259,19 @@ def invalid_text(count: int) -> str:
 
 
 def add_options(group: Any, options: type[RunOptions], names: str) -> None:
-    """Add flags that are fields of a run's options, as these describe them.
+    """Add flags for fields of a run's options, as the fields describe them.
 
-    The flags have no defaults of their own: what is not given stays None, and the options decide. That is
-    also how --resume tells what was asked for from what was not. The help shows the default of the field.
+    The flags have no defaults of their own: a flag that is not given is None, and the options decide. This is
+    also how --resume knows what was asked for. The help shows the default of the field.
 
     Parameters
     ----------
     group : ArgumentParser or argument group
-        Which gets them.
+        Receives them.
     options : type
-        A dataclass under `RunOptions`.
+        A subclass of `RunOptions`.
     names : str
-        The fields, with blanks between.
+        The fields, separated by spaces.
     """
     hints = get_type_hints(options)
     for name in names.split():
@@ -289,18 +289,18 @@ def add_options(group: Any, options: type[RunOptions], names: str) -> None:
 
 
 def add_others(group: Any, parser: argparse.ArgumentParser, options: type[RunOptions]) -> None:
-    """Add a flag for every field of a run's options that has none yet, in the order of their declaration.
+    """Add a flag for every field of a run's options that has none yet, in the order of declaration.
 
-    So a new option has its flag without a word about it here; `add_options` only chooses a better place.
+    So a new option gets its flag automatically; `add_options` only chooses a better position in the help.
 
     Parameters
     ----------
     group : argument group
-        Which gets them.
+        Receives them.
     parser : ArgumentParser
         Parser of the command, with all other flags.
     options : type
-        A dataclass under `RunOptions`. A field declared with `flag=""` gets none.
+        A subclass of `RunOptions`. A field declared with `flag=""` gets none.
     """
     flagged = {action.dest for action in parser._actions}
     names = [field.name for field in dataclasses.fields(options) if field.name not in flagged]
@@ -308,28 +308,28 @@ def add_others(group: Any, parser: argparse.ArgumentParser, options: type[RunOpt
 
 
 def flag_of_field(options: type[RunOptions], name: str) -> str:
-    """Return the flag that a field of a run's options has.
+    """Return the flag for a field of a run's options.
 
     Parameters
     ----------
     options : type
-        A dataclass under `RunOptions`.
+        A subclass of `RunOptions`.
     name : str
         The field.
 
     Returns
     -------
     str
-        "" where it has none.
+        "" if it has none.
     """
     return str(metadata_of(options, name).get("flag", flag_of(name)))
 
 
 def _shown(about: Mapping[str, Any], kind: Any, default: Any) -> dict[str, Any]:
-    """Return what `add_argument` takes for a field of a type, beside its name and help."""
+    """Return the arguments of `add_argument` for a field, except its name and help."""
     if kind is bool:
         if about.get("both_ways"):
-            return {"action": argparse.BooleanOptionalAction}  # None where neither is given
+            return {"action": argparse.BooleanOptionalAction}  # None if neither is given
         return {"action": "store_const", "const": not default}
     if "choices" in about:
         return {"choices": about["choices"], "metavar": "NAME"}
@@ -343,7 +343,7 @@ def _shown(about: Mapping[str, Any], kind: Any, default: Any) -> dict[str, Any]:
 
 
 def _usual(options: type[RunOptions], about: Mapping[str, Any], kind: Any, default: Any) -> Any:
-    """Return what the help of a field calls its default."""
+    """Return the default of a field as its help shows it."""
     if "default" in about:
         return about["default"]
     if default is None:
@@ -352,7 +352,7 @@ def _usual(options: type[RunOptions], about: Mapping[str, Any], kind: Any, defau
 
 
 def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
-    """Parse `5e-5,3e-5`; which numbers these may be is checked where they are used."""
+    """Parse numbers such as `5e-5,3e-5`; their range is checked where they are used."""
     try:
         return tuple(kind(number) for number in text.split(","))
     except ValueError:
@@ -361,14 +361,14 @@ def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
 
 
 def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
-    """Return some of the arguments by name, as a function takes them.
+    """Select some arguments by name, as keyword arguments of a function.
 
     Parameters
     ----------
     arguments : Namespace
         Arguments of the command.
     names : str
-        With blanks between.
+        The names, separated by spaces.
 
     Returns
     -------
@@ -378,32 +378,32 @@ def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
 
 
 def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a run's options that a command line gives, by its flags or by --config.
+    """Return the options of a run that a command line gives, by flags or by --config.
 
     Parameters
     ----------
     options : type
-        A dataclass under `RunOptions`.
+        A subclass of `RunOptions`.
     arguments : Namespace
         Arguments of a command with --resume.
 
     Returns
     -------
     dict
-        Flags count for more than the file of --config. The optimizer "paper" is several fields.
+        Options by name; flags override the file of --config. The optimizer "paper" sets several fields.
 
     Raises
     ------
     InputError
-        When --config stands beside --resume, or its file can't be used.
+        When --config is given with --resume, or its file can't be used.
     """
     names = {field.name for field in dataclasses.fields(options)}
     chosen = {}
     for name, value in vars(arguments).items():
         if name in names and value not in (None, []):  # [] is CORPUS left out
             chosen[name] = value
-    # "adamw" and "paper" are one optimizer with two settings, which `messages._as_chosen` turns back for
-    # errors. LAMB and Muon leave both settings to the recipe of the run.
+    # "adamw" and "paper" are one optimizer with different settings, which `messages._as_chosen` turns back
+    # into the flag for errors. LAMB and Muon leave these settings to the recipe of the run.
     optimizer = chosen.get("optimizer")
     if optimizer in ("adamw", "paper"):
         chosen["optimizer"] = "adamw"

@@ -1,4 +1,4 @@
-"""Which examples of a task are predicted or measured, and how: flags of `predict` and `evaluate`."""
+"""Flags of `predict` and `evaluate`: which examples of a task to use, and how."""
 
 import argparse
 from typing import Any
@@ -9,16 +9,16 @@ from minibert.tasks.task import SPLITS
 
 
 def add_measured(parser: Any, split: str | None = "dev") -> None:
-    """Add these flags.
+    """Add --data, --split, --task, --dtype and --quiet.
 
     Parameters
     ----------
     parser : ArgumentParser or argument group
-        Which gets them.
+        Receives them.
     split : str, optional, default "dev"
-        None for a command that has to know whether it was given.
+        None for a command that needs to know whether the flag was given.
     """
-    text = "folder of the task's files, or a file (default: those it was fine-tuned on)"
+    text = "folder of the task's files, or a file (default: what the model was fine-tuned on)"
     add_flag(parser, "--data PATH", text)
     parser.add_argument("--split", default=split, choices=SPLITS, help="which examples (default: dev)")
     text = "another task whose answers mean the same, such as mnli-mm or ax for a model of mnli "
@@ -28,7 +28,7 @@ def add_measured(parser: Any, split: str | None = "dev") -> None:
 
 
 def measured_as(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what was given of it.
+    """Return the values of these flags, and of --engine and --threads.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def measured_as(arguments: argparse.Namespace) -> dict[str, Any]:
     Returns
     -------
     dict
-        As `predict` and `evaluate` of `finetuning.run` take it.
+        Keyword arguments of `predict` and `evaluate` in `finetuning.run`.
     """
-    named = given(arguments, "data split task engine threads")
-    return named | {"dtype": arguments.dtype or FinetuneOptions.dtype}
+    values = given(arguments, "data split task engine threads")
+    return values | {"dtype": arguments.dtype or FinetuneOptions.dtype}

@@ -1,4 +1,4 @@
-"""What errors and warnings say on the command line: flags in place of the arguments of Python."""
+"""Show errors and warnings on the command line: with flags in place of Python's arguments."""
 
 import argparse
 import re
@@ -9,19 +9,19 @@ from typing import Any
 
 from minibert.base.errors import OtherOptions
 
-# name=value in a sentence, where the value is a dictionary, a string in quotes, a number or a word.
+# name=value in a sentence; the value is a dictionary, a quoted string, a number or a word.
 WITH_VALUE = re.compile(r"""(?<![\w.='"`/-])([a-z]\w*)=(\{[^{}]*\}|'[^']*'|"[^"]*"|[\w.]*\w)(?![\w(\[])""")
 ALONE = re.compile(r"`([a-z]\w*)`")
 
 
 def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentParser) -> str:
-    """Return what an error or a warning says, with flags where it names arguments.
+    """Return the sentence of an error or a warning, with flags where it names arguments.
 
     Parameters
     ----------
     problem : exception or warning
-        An InputError, an InputWarning or a RunError, whose sentence names arguments as `name` in backticks or
-        as name=value. What is not an argument of the command stays as it is.
+        An InputError, InputWarning or RunError; its sentence names arguments as `name` in backticks or as
+        name=value. Names that are not arguments of the command stay as they are.
     parser : ArgumentParser
         Parser of the command.
 
@@ -45,7 +45,7 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
             return flag_of_action(flags[name])
         if match[0] not in values:
             value: Any = text
-            with suppress(ValueError, SyntaxError):  # of a word
+            with suppress(ValueError, SyntaxError):  # a word
                 value = literal_eval(text)
             return with_value(flags[name], value)
         value, typed = typed_values.get(name, (None, ""))
@@ -54,8 +54,8 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
             return f"{flag_of_action(flags[name])} {typed}"
         return with_value(flags[name], values[match[0]])
 
-    # Values that are data are found as they stand, whatever is in them; those in advice have to be parsed.
-    # All of it is one pass, so that nothing is replaced within what was replaced.
+    # Values that the error carries as data are found literally, whatever they contain; values in advice have
+    # to be parsed. One pass does both, so that nothing is replaced inside a replacement.
     given = [rf"(?<![\w.]){re.escape(text)}(?!\w)" for text in values]
     pattern = "|".join((*given, WITH_VALUE.pattern, ALONE.pattern))
     text = re.sub(pattern, flag, str(problem))
@@ -71,7 +71,7 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
 
 
 def flag_of_action(action: argparse.Action) -> str:
-    """Return how a person types an argument: its first flag, or what stands for its place.
+    """Return how a person types an argument: its first flag or, if it has none, its placeholder.
 
     Parameters
     ----------
@@ -87,15 +87,15 @@ def with_value(action: argparse.Action, value: Any) -> str:
     Parameters
     ----------
     action : Action
-        Action of a parser. A switch has no value of its own.
+        Action of a parser; a switch has no value of its own.
     value : object
-        As Python has it.
+        The value in Python.
 
     Returns
     -------
     str
-        Such as "--lr 0.1,0.2" for (0.1, 0.2), "TASK 'sst2'" for an argument without a flag, and "no --cased"
-        for the value that leaving the flag out means.
+        For example "--lr 0.1,0.2" for (0.1, 0.2), "TASK 'sst2'" for an argument without a flag, and
+        "no --cased" for the value that results from leaving the flag out.
     """
     flag = flag_of_action(action)
     if not action.option_strings and isinstance(value, str):
@@ -117,17 +117,17 @@ def with_value(action: argparse.Action, value: Any) -> str:
 
 
 def shell(value: Any) -> str:
-    """Return a value as one types it in a shell, without Python's punctuation: 0.1,0.2 for (0.1, 0.2).
+    """Return a value as it is typed in a shell, without Python's punctuation: 0.1,0.2 for (0.1, 0.2).
 
     Parameters
     ----------
     value : object
-        Of a flag.
+        The value of a flag.
 
     Returns
     -------
     str
-        A string with a space in it stays in quotation marks.
+        A string that contains a space is in quotation marks.
     """
     if value is None:
         return "none"
@@ -141,7 +141,7 @@ def shell(value: Any) -> str:
 
 
 def _as_chosen(differing: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
-    """Return differing options with "--optimizer paper" in place of the two that it stands for."""
+    """Replace the two options that "--optimizer paper" sets by that flag, among options that differ."""
     chosen = dict(differing)
     for name in ("bias_correction", "google_decay"):
         if name in chosen:

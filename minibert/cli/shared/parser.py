@@ -1,24 +1,28 @@
-"""The parser of the command line: the commands, which are the files of the folder, and errors in one line."""
+"""The parser of the command line: finds the commands, and answers each misuse in one sentence."""
 
 import argparse
 import os
 import pkgutil
+import re
+import shlex
 import sys
 from argparse import SUPPRESS
 from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
 from minibert import __version__
-from minibert.base.errors import did_you_mean
-from minibert.base.foreign_names import name_here
+from minibert.base.errors import InputWarning, did_you_mean
+from minibert.base.foreign_names import advice_for
 from minibert.base.terminal import emit, printable
+from minibert.cli.shared.messages import flag_of_action, on_command_line
 
 FOLDER = Path(__file__).parent.parent
-# What help calls the arguments that name a file or a folder, and what shtab completes them by.
-PATHS = {"DIR": "DIRECTORY", "MODEL": "DIRECTORY", "RUN": "DIRECTORY"}
+# The placeholders of arguments that name a file or a folder, and how shtab completes them.
+PATHS = dict.fromkeys(("DIR", "DIR|CHAPTER", "MODEL", "RUN"), "DIRECTORY")
 PATHS |= dict.fromkeys(("CORPUS", "FILE", "GOLD", "PATH", "PREDICTIONS"), "FILE")
 RENAMED = {"convert": "export", "warmup": "info --warm-up"}  # commands of version 0.1
 EXAMPLES = """
@@ -26,44 +30,83 @@ examples:
   minibert pretrain
   minibert fill-mask --model runs/books "the heaven and the [MASK]."
 
-`minibert COMMAND --help` explains a command. Exit status: 0 done, 1 the work
+`minibert COMMAND --help` explains a command. Exit status: 0 success, 1 the work
 failed, 2 something on the command line can't be used, 130 Ctrl-C, 143 SIGTERM,
 129 SIGHUP (the terminal was closed).
 """
 
+# What other programs call a command or the value of a flag, and its names here; the first of them that is one
+# of the choices is meant.
+ELSEWHERE = {
+    "train": ("pretrain or finetune",),
+    "fit": ("finetune",),
+    **dict.fromkeys(("encode", "embed", "embeddings", "vectors"), ("features",)),
+    "test": ("evaluate",),
+    **dict.fromkeys(("eval", "val", "validation"), ("dev", "evaluate")),
+    **dict.fromkeys(("cuda", "gpu"), ("gpu", "jax")),
+    **dict.fromkeys(("fp16", "half", "mixed", "float16"), ("float16", "bfloat16")),
+    "bf16": ("bfloat16",),
+    "fp32": ("float32",),
+    "adam": ("adamw",),
+}
+# What to give instead of a flag or, for "", instead of a word that a command does not take.
+_ASK = "give the question and the text without flags: minibert answer --model MODEL QUESTION TEXT"
+INSTEAD = {
+    **dict.fromkeys((("minibert", "-v"), ("minibert", "-V")), "did you mean --version?"),
+    ("answer", "--question"): _ASK,
+    ("answer", "--context"): _ASK,
+    ("classify", "--data"): "for a table: minibert predict --model MODEL --data FILE --out DIR",
+    ("predict", ""): "predict reads a file; for one text: minibert classify --model MODEL TEXT",
+}
+# What argparse says, and what we say.
+SENTENCES = {
+    r"argument (\S+): not allowed with argument (\S+)": r"\2 and \1 can't be given together; leave one out",
+    r"argument (\S+): expected one argument": r"\1 needs a value",
+    r"argument (\S+): expected at least one argument": r"\1 needs a value, or more",
+    r"argument (\S+)/(\S+): ignored explicit argument .*": r"\1 takes no value; give \1 or \2 alone",
+    r"argument (\S+): ignored explicit argument .*": r"\1 takes no value; give \1 alone",
+    r"one of the arguments (\S+) (\S+) is required": r"\1 and \2 are missing; give one of them",
+    r"the following arguments are required: (\S+)": r"\1 is missing",
+    r"the following arguments are required: (.+), (\S+)": r"\1 and \2 are missing",
+    r"argument (\S+): (.+)": r"\1: \2",
+}
+NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
+
 
 class Parser(argparse.ArgumentParser):
-    """Shows descriptions and examples line by line as they stand in the source; complains in one line."""
+    """Shows descriptions and examples line by line, as written in the source; complains in one line."""
 
     def __init__(self, **kwargs: Any) -> None:
-        # A wider first column than argparse's, so that most flags keep their text beside them.
+        # A wider first column than argparse's, so that most flags have their text next to them.
         form = partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
         super().__init__(**kwargs, allow_abbrev=False, formatter_class=form)
+        # By default, argparse takes "-1" for a value but "-1e-3" and "-1,-2" for flags.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
         self._words: Sequence[str] = []
-        self.typed: dict[str, tuple[Any, str]] = {}  # of each argument its value, and how it was typed
+        self.typed: dict[str, tuple[Any, str]] = {}  # each argument's value, and how it was typed
         self.set_defaults(parser=self, status=0)  # the parser that knows the flags of the command
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help or a version, and raise an OSError where that fails: argparse ignores it."""
+        """Print help or the version; unlike argparse, let an OSError through."""
         if getattr(file, "name", "") != "<stdout>":
             super()._print_message(message, file)
             return
         file.write(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse words, and remember them: one that is misspelt explains why a flag is missing.
+        """Parse words, and remember them: a misspelt one may explain why a flag is missing.
 
         Parameters
         ----------
         args : sequence of str, optional
             The words; None: none.
         namespace : Namespace, optional
-            Which gets the values.
+            Receives the values.
 
         Returns
         -------
         (Namespace, list of str)
-            The values, and the words that are left.
+            The values, and the words that are left over.
         """
         self._words = args or []
         return super().parse_known_args(args, namespace)
@@ -77,13 +120,18 @@ class Parser(argparse.ArgumentParser):
             Argparse's, or one of ours, without a period.
         """
         if "are required: " in message:
-            # A misspelt flag comes first: it is why another one is missing, perhaps.
-            typed = [word for word in self._words if word.startswith("--")]
+            # A misspelt flag comes first: it may be why another one is missing.
+            before = takewhile(lambda word: word != "--", self._words)  # no flags come after it
+            typed = [word for word in before if word.startswith("--")]
             flags = self._option_string_actions
             unknown = [word for word in typed if word.partition("=")[0] not in flags]
             if unknown:
                 self.unknown(unknown)
-        if "required: --model" in message:
+        for theirs, ours in SENTENCES.items():
+            if match := re.fullmatch(theirs, message):
+                message = match.expand(ours)
+                break
+        if re.fullmatch("--model[ ,].* missing", message):
             message += "; until version 0.2 the model was the first word"
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
@@ -94,54 +142,115 @@ class Parser(argparse.ArgumentParser):
             self.typed[action.dest] = (value, words[0])
         return value
 
+    def _get_value(self, action: argparse.Action, word: str) -> Any:
+        """Convert a word to the type of its argument; refuse what is not a number where one is needed."""
+        try:
+            return super()._get_value(action, word)
+        except argparse.ArgumentError as error:
+            if action.type not in NUMBERS:
+                raise
+            advice = "give one"
+            if action.type is int and re.fullmatch(r"\d+(\.0*)?(e\d)?", word):
+                advice += f", such as {float(word):.0f}"
+            message = f"{flag_of_action(action)} {word} is not {NUMBERS[action.type]}; {advice}"
+            raise argparse.ArgumentError(None, message) from error
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse an unknown command, naming the one with the nearest name; argparse would list them all."""
-        choices = action.choices or ()
-        is_command = isinstance(action, argparse._SubParsersAction)
-        if not is_command or value in choices:
-            super()._check_value(action, value)
+        """Refuse what is not one of the choices, naming the one that may be meant."""
+        choices = list(action.choices or ())
+        if not choices or value in choices:
             return
         if value in RENAMED and action.metavar == "COMMAND":
             self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
-        what = str(action.metavar).lower()
-        self.error(f"{value!r} is not a {what}{_suggestion(value, choices)}")
+        wrong = f"{flag_of_action(action)} {value} is not valid"
+        if not action.option_strings:
+            wrong = f"{value!r} is not a {str(action.metavar).lower()}"
+        wrong += _in_brackets(_suggestion(value, choices))
+        if not isinstance(action, argparse._SubParsersAction):  # --help lists the commands
+            verb = "choose from" if len(choices) > 1 else "give"
+            wrong += f"; {verb} {', '.join(map(str, choices))}"
+        self.error(wrong)
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
-        """Exit with 2 because of words that are not flags of the command; name those that may be meant.
+        """Exit with 2 because of words that the command does not take; say what may be meant.
 
         Parameters
         ----------
         words : sequence of str
-            As they were typed.
+            As they were typed: flags, perhaps with their values, or words alone.
         """
-        flags: dict[str, str] = {}  # the first of each argument, by its name in Python
+        flags = list(dict.fromkeys(word.partition("=")[0] for word in words if word.startswith("-")))
+        if not flags:
+            self.error(f"{words[0]!r} is not expected here ({self._advice_for_word(words)})")
+        text, *others = dict.fromkeys(filter(None, map(self._advice_for_flag, flags))) or [""]  # each once
+        for advice in others:
+            end = "" if text.endswith(("?", ".")) else "."
+            text += f"{end} {advice[:1].upper()}{advice[1:]}"
+        are = "is" if len(flags) == 1 else "are"
+        listed = " and ".join(filter(None, (", ".join(flags[:-1]), flags[-1])))
+        self.error(f"{listed} {are} not known here{_in_brackets(text)}")
+
+    def _advice_for_flag(self, flag: str) -> str:
+        """Return what to give instead of a flag that is not known; "" if nothing is similar."""
+        if instead := INSTEAD.get((self._command, flag)):
+            return instead
+        by_name: dict[str, str] = {}  # the flag for each name in Python
         every_flag: list[str] = []
         for action in self._actions:
             if action.help != SUPPRESS and action.option_strings:
-                flags[action.dest] = action.option_strings[0]
                 every_flag += action.option_strings
-        suggestion = ""
-        for word in words:
-            if word.startswith("-") and not suggestion:
-                flag = word.partition("=")[0]
-                elsewhere = name_here(flag.lstrip("-"), flags)
-                suggestion = _suggestion(flag, every_flag)
-                if elsewhere:
-                    suggestion = f" (did you mean {flags[elsewhere]}?)"
-        self.error(f"{' '.join(words)} is not known here{suggestion}")
+                if action.const is not False:  # --cased, for lower_case, means the opposite
+                    by_name[action.dest] = action.option_strings[0]
+        name = flag.lstrip("-").replace("-", "_")
+        if name in by_name:
+            return f"did you mean {by_name[name]}?"
+        advice = advice_for(name, by_name)
+        return on_command_line(InputWarning(advice), self) or _suggestion(flag, every_flag)
+
+    def _advice_for_word(self, words: Sequence[str]) -> str:
+        """Return what to do with words that are left over, without a flag among them."""
+        before = self._words[: self._words.index(words[0])]
+        flag, value = before[-2:] if len(before) > 1 else ("", "")
+        action = self._option_string_actions.get(flag)
+        given = [value, *words]
+        if action and isinstance(action.type, partial) and all(map(_is_number, given)):
+            return f"put commas between several values: {flag} {','.join(given)}"
+        if "--data" in self._option_string_actions and os.path.exists(words[0]):
+            return f"did you mean --data {shlex.quote(words[0])}?"
+        if "--data" not in self._words and (instead := INSTEAD.get((self._command, ""))):
+            return instead
+        if action and action.nargs is None and action.type is None:
+            return f"put quotation marks around a value with spaces: {flag} {shlex.quote(' '.join(given))}"
+        return "leave it out"
+
+    @property
+    def _command(self) -> str:
+        return self.prog.rpartition(" ")[2]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _in_brackets(advice: str) -> str:
+    return f" ({advice})" if advice else ""
 
 
 def _suggestion(word: str, names: Iterable[str]) -> str:
-    """Return a question in brackets, whether the nearest of some names was meant; "" where none is near."""
-    by_bare_name = {name.lstrip("-"): name for name in names}  # the hyphens of all flags would make them near
-    question = did_you_mean(word.lstrip("-"), by_bare_name, cutoff=0.7)
-    if not question:
-        return ""
-    return f" ({question})"
+    """Ask whether one of some names was meant: its meaning elsewhere, or the nearest; "" if there is none."""
+    by_bare_name = {name.lstrip("-"): name for name in names}  # hyphens would make all flags similar
+    for name in ELSEWHERE.get(word, ()):
+        if name.partition(" ")[0] in by_bare_name:
+            return f"did you mean {name}?"
+    return did_you_mean(word.lstrip("-"), by_bare_name, cutoff=0.7)
 
 
 class PrintCompletion(argparse.Action):
-    """Print what a shell reads to complete the words of a command, and exit."""
+    """Print the script by which a shell completes the words of a command, and exit."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
         import shtab
@@ -153,7 +262,7 @@ class PrintCompletion(argparse.Action):
         while waiting:
             for action in waiting.pop()._actions:
                 if isinstance(action, argparse._SubParsersAction):
-                    action.help = ""  # shtab, too, leaves out what help does not list
+                    action.help = ""  # hidden from help, but not from shtab
                     waiting += action.choices.values()
                 elif action.metavar in PATHS:
                     action.complete = getattr(shtab, PATHS[str(action.metavar)])  # type: ignore[attr-defined]
@@ -164,11 +273,11 @@ class PrintCompletion(argparse.Action):
 
 
 def commands() -> dict[str, str]:
-    """Find the commands: each file of the folder is one, and the first line of its docstring its summary."""
+    """Find the commands and their summaries: each file of the folder, and the first line of its docstring."""
     summaries = {}
     names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
     for name in names:
-        # Read, not imported: the help of all commands comes at once.
+        # Read, not imported: the help that lists all commands appears at once.
         source = pkgutil.get_data("minibert.cli", f"{name}.py") or b""
         line = source.decode().partition("\n")[0]
         text = line.strip('"').removesuffix(".")
@@ -182,54 +291,69 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     Parameters
     ----------
     argv : sequence of str, optional
-        The words after `minibert`; those of this process when left out. None at all ask for help.
+        The words after `minibert`; by default, those of this process. An empty list asks for help.
 
     Returns
     -------
     Namespace
-        Whose `run` is the function to call with it.
+        Its `run` is the function to call with it.
     """
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     command = next((word for word in words if word[:1] != "-"), "")
-    arguments, left = build_parser(command).parse_known_args(words)
+    parser = build_parser(command)
+    _require_command_first(parser, words)
+    arguments, left = parser.parse_known_args(words)
     if left:
         # argparse takes words without a flag from one place only; those after a flag are left over.
-        many = next((name for name in ("corpus", "texts", "runs", "folders") if name in arguments), "")
+        many = next(
+            (name for name in ("corpus", "texts", "runs", "folders", "models") if name in arguments), ""
+        )
         if not many or any(word.startswith("-") for word in left):
             arguments.parser.unknown(left)
         setattr(arguments, many, [*getattr(arguments, many), *left])
     for action in arguments.parser._actions:
         if action.metavar in PATHS:
-            _refuse_empty(arguments, action)
-            _expand_home(arguments, action)
+            _expand_paths(arguments, action)
     return arguments
 
 
-def _refuse_empty(arguments: argparse.Namespace, action: argparse.Action) -> None:
-    """Exit with 2 for "" as a path, an unset variable of the shell: it would be the folder one is in."""
-    given = getattr(arguments, action.dest, None)
-    values = [given, *given] if isinstance(given, list) else [given]
-    if "" in values:
-        name = action.option_strings[0] if action.option_strings else action.metavar
-        arguments.parser.error(f"{name} '' names no file or folder; give one, or leave it out")
+def _require_command_first(parser: Parser, words: Sequence[str]) -> None:
+    """Exit with 2 if the first word is a flag of some command."""
+    flag = words[0].partition("=")[0]
+    if flag[:1] != "-" or flag in parser._option_string_actions:
+        return
+    command = next((word for word in words if word in commands()), "")
+    if command and flag != "--":
+        parser.error(f"the command comes first, and {flag} after it: minibert {command} {flag} [...]")
+    parser.unknown([flag])
 
 
-def _expand_home(arguments: argparse.Namespace, action: argparse.Action) -> None:
-    """Expand ~ in a path, which a shell leaves as it is in --out=~/runs."""
+def _expand_paths(arguments: argparse.Namespace, action: argparse.Action) -> None:
+    """Expand ~ in paths, as a shell does not in --out=~/runs; exit with 2 for an empty path.
+
+    An empty path, perhaps an unset variable of the shell, would mean the working folder. Commands open many
+    files themselves, so all paths are expanded here; `base.paths` expands those that come from Python.
+    """
     given = getattr(arguments, action.dest, None)
-    if isinstance(given, str):
-        setattr(arguments, action.dest, os.path.expanduser(given))
-    if isinstance(given, list):
-        setattr(arguments, action.dest, list(map(os.path.expanduser, given)))
+    if not isinstance(given, str | list):
+        return
+    paths = [given] if isinstance(given, str) else given
+    if "" in paths:
+        name = flag_of_action(action)
+        # argparse calls an argument that takes any number of words required.
+        or_not = "" if action.required and action.nargs != "*" else ", or leave it out"
+        arguments.parser.error(f"{name} '' names no file or folder; give one{or_not}")
+    paths = [os.path.expanduser(path) for path in paths]
+    setattr(arguments, action.dest, paths[0] if isinstance(given, str) else paths)
 
 
 def build_parser(command: str | None = None) -> Parser:
-    """Build the parser of all commands, with the flags of one or of all; the files of others stay closed.
+    """Build the parser of all commands, with the flags of one or of all; other commands are not imported.
 
     Parameters
     ----------
     command : str, optional
-        The one whose flags are wanted; None: all.
+        The command to add the flags of; None: all.
 
     Returns
     -------

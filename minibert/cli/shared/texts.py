@@ -1,4 +1,4 @@
-"""Texts that commands answer: of the command line, lines of files, or what comes on the standard input."""
+"""Read the texts that a command answers: from the command line, from files, or from the standard input."""
 
 import os
 import shlex
@@ -15,11 +15,11 @@ from minibert.base.terminal import emit, printable
 from minibert.base.texts import refuse_empty
 
 STANDARD_INPUT = "-"
-ONE_A_LINE = "texts from the terminal, one a line"
-LINES_AT_ONCE = 64  # of files that are answered together
-Asked = TypeVar("Asked")
+ONE_A_LINE = "texts from the terminal, one per line"
+LINES_AT_ONCE = 64  # lines of a file that are answered together
+Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-Ask = Callable[[list[Asked]], Iterable[Answer]]
+Ask = Callable[[list[Item]], Iterable[Answer]]
 
 
 def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> None:
@@ -30,15 +30,14 @@ def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> No
     parser : ArgumentParser
         Parser of the command.
     text : str, default "a text, or more"
-        What TEXT is, for its help.
+        Help of TEXT.
     pairs : str, default ""
-        What the help of --file says of pairs, after "one on each line".
+        What the help of --file says about pairs, after "one per line".
     """
     text = f"{text} (default: the lines of the standard input)"
     parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
-    text = (
-        f"a file of texts, one per line{pairs}, also compressed; -: standard input; repeat the flag for more"
-    )
+    text = f"a file of texts, one per line{pairs}; -: the standard input; compressed files too; repeat the "
+    text += "flag for more"
     parser.add_argument("--file", action="append", metavar="FILE", help=text)
 
 
@@ -47,21 +46,21 @@ def given_texts(
     instead: str = "name it with --file FILE",
     progress: Progress = None,
 ) -> Iterable[str]:
-    """Return the texts of the command line or, without any, the lines of files or of the standard input.
+    """Return the texts of the command line or, if there are none, the lines of files or the standard input.
 
     Parameters
     ----------
     arguments : Namespace
-        Arguments of a command with `add_texts`.
+        Arguments of a command that uses `add_texts`.
     instead : str
-        What the error advises where a text is the name of a file.
+        What the error advises if a text is the name of a file.
     progress : function of an int, optional
-        Called with the place in the file on the disk, in bytes; for the standard input never.
+        Called with the position in the file on the disk, in bytes; never for the standard input.
 
     Returns
     -------
     iterable of str
-        Lines are read as they are asked for.
+        Lines are read on demand.
 
     Raises
     ------
@@ -78,24 +77,24 @@ def given_texts(
 
 
 def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, compressed too, or of the standard input; empty ones as well.
+    """Yield the lines, including empty ones, of a UTF-8 file (compressed too) or the standard input.
 
-    An InputError is raised when the file can't be read or is not UTF-8, or a line has more than 16 MiB.
+    Raises InputError when the file can't be read or is not UTF-8, or a line has more than 16 MiB.
 
     Parameters
     ----------
     file : str
         Its name, or `STANDARD_INPUT`.
     progress : function of an int, optional
-        Called with the place in the file on the disk, in bytes; for the standard input never.
+        Called with the position in the file on the disk, in bytes; never for the standard input.
 
     Yields
     ------
     str
-        Without the line end.
+        A line without its end.
     """
     if file == STANDARD_INPUT:
-        # Line by line: what was typed is answered at once, and what stands before a bad byte is answered.
+        # Line by line, so that a typed line is answered at once, as are the lines before an invalid byte.
         announce_typed_input(ONE_A_LINE)
         name = "the standard input"
         pieces = iter(lambda: sys.stdin.buffer.readline(PIECE_BYTES), b"")
@@ -113,26 +112,26 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
 
 def answers(
     arguments: Namespace,
-    texts: Iterable[Asked],
-    ask: Ask[Asked, Answer],
+    texts: Iterable[Item],
+    ask: Ask[Item, Answer],
     at_once: int = LINES_AT_ONCE,
 ) -> Iterator[Answer | None]:
     """Yield the answer to each text that a command was given.
 
-    The texts of the command line are asked about together, lines of files so many at once, and those of the
-    standard input one by one as they come. Of a line that can't be answered a message on the error stream
-    says why, the answer is None, and the command's status 1.
+    Texts on the command line are answered together, lines of files in groups of `at_once`, and lines of the
+    standard input one by one as they arrive. For a line that can't be answered, a message on the error stream
+    says why, the answer is None, and the command's status is 1.
 
     Parameters
     ----------
     arguments : Namespace
-        Arguments of a command with `add_texts`; its `status` is changed.
+        Arguments of a command that uses `add_texts`; its `status` is changed.
     texts : iterable
-        What is asked about, one for each text of `given_texts`.
+        What to answer: one item for each text of `given_texts`.
     ask : function of a list
-        Gives an answer to each; `ask([])` complains of what is wrong with all.
+        Answers each item. `ask([])` raises the errors that do not depend on the texts.
     at_once : int, default 64
-        Lines of files that are asked about together.
+        Lines of files that are answered together.
 
     Yields
     ------
@@ -153,8 +152,8 @@ def answers(
         number += len(group)
 
 
-def _tried(ask: Ask[Asked, Answer], lines: list[Asked], number: int) -> list[Answer | None]:
-    """Ask about lines, the first of which has this number; where that fails, about each by itself."""
+def _tried(ask: Ask[Item, Answer], lines: list[Item], number: int) -> list[Answer | None]:
+    """Answer lines, the first of which has this number, together; if that fails, one by one."""
     try:
         return list(ask(lines))
     except InputError as error:
@@ -173,13 +172,13 @@ def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:
     Parameters
     ----------
     data : bytes
-        A text, or a part of one.
+        A text, or part of one.
     name : str
-        Where it is from, for the error.
+        Where they are from, for the error.
     begin : int, default 0
-        Bytes that stand before it there.
+        Bytes that precede them there.
     instead : str, default ""
-        More advice, at the end of the error.
+        More advice, for the end of the error.
 
     Returns
     -------
@@ -197,12 +196,12 @@ def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:
 
 
 def announce_typed_input(what: str) -> None:
-    """Say at a terminal that the command waits for what is typed.
+    """Say on a terminal that the command is waiting for input.
 
     Parameters
     ----------
     what : str
-        What it reads.
+        What the command reads.
     """
     if sys.stdin.buffer.isatty():
         end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
@@ -215,14 +214,14 @@ def refuse_file(text: str | None, instead: str) -> None:
     Parameters
     ----------
     text : str, optional
-        As it was given; None and "" pass.
+        The text as it was given; None and "" pass.
     instead : str
-        What the error advises, with the name for FILE.
+        What the error advises; the name replaces FILE.
 
     Raises
     ------
     InputError
-        When there is such a file.
+        When a file of this name exists.
     """
     if text and os.path.isfile(text):
         instead = instead.replace("FILE", shlex.quote(text))

@@ -1,8 +1,8 @@
-"""The mathematics of BERT, forward and backward by hand: the reference for everything else.
+"""The mathematics of BERT, with backward passes written by hand: the reference for every other engine.
 
-Read `primitives`, `attention`, `losses`, then `blocks`, which puts them together; `random` has the bits of
-dropout and `updates` the optimizers. An engine is a subclass of `Ops` that overrides operations by name; it
-adds none and keeps every signature.
+Read `primitives`, `attention`, `losses`, then `blocks`, which puts them together; `random` draws the bits of
+dropout, and `updates` has the optimizers. An engine is a subclass of `Ops` that overrides operations by name;
+it adds none and keeps every signature.
 """
 
 from minibert.core.ops.blocks import Blocks
@@ -13,6 +13,6 @@ __all__ = ["AdamRule", "Dropout", "Ops"]
 
 
 class Ops(Blocks, Updates):
-    """Every operation of a BERT, over NumPy or any array library with its functions."""
+    """Every operation of a BERT, on arrays of NumPy or of any library with the same functions."""
 
     name = "numpy"

@@ -1,4 +1,4 @@
-"""The operations BERT is made of, forward and backward, by hand.
+"""The operations that BERT is made of, forward and backward, written by hand.
 
 Every forward returns its result and `saved`, the arrays that its backward needs; every backward takes the
 gradient of the loss with respect to the result, dy, and returns fresh gradients of the inputs. Nothing here
@@ -18,8 +18,8 @@ from minibert.core.arrays import Array, Grads, Saved
 from minibert.core.ops import random
 from minibert.core.ops.erf import erfc
 
-# What each forward keeps. An engine that keeps something else has types of its own: by its type, a backward
-# knows whose residual it is given.
+# What each forward keeps. An engine that keeps something else defines its own types, so that a backward can
+# tell from the type which engine made what it is given.
 LinearSaved = namedtuple("LinearSaved", "x weight")
 GeluSaved = namedtuple("GeluSaved", "x cdf")
 TanhSaved = namedtuple("TanhSaved", "y")
@@ -29,28 +29,28 @@ TakeRowsSaved = namedtuple("TakeRowsSaved", "rows x")
 
 
 class Primitives:
-    """Dense operations and gathers over one array library, `xp`: NumPy or one with the same functions.
+    """Dense operations and gathers on the arrays of one library, `xp`.
 
     Parameters
     ----------
-    xp : module, the array library: `numpy`, or `jax.numpy`.
+    xp : module, the array library: `numpy`, or one with the same functions, such as `jax.numpy`.
     """
 
     def __init__(self, xp: Any = np) -> None:
         self.xp = xp
 
     def cast(self, x: Array, dtype: Any) -> Array:
-        """Convert to another precision: the one place where it changes.
+        """Convert to another precision; nothing else changes precision.
 
         Parameters
         ----------
         x : array of any shape.
-        dtype : the dtype of the result, a copy even where it is that of `x`.
+        dtype : the dtype of the result, which is a copy even if `x` has this dtype already.
         """
         return self.xp.asarray(x).astype(dtype)
 
     def upcast(self, x: Array) -> Array:
-        """Return activations in at least float32, where an engine keeps its own in a lower precision.
+        """Return activations in at least float32, for engines that store them in a lower precision.
 
         Parameters
         ----------
@@ -58,16 +58,16 @@ class Primitives:
 
         Returns
         -------
-        array of the same shape. Here `x` itself: NumPy computes in the precision of the parameters.
+        array of the same shape; here `x` itself, as NumPy computes in the precision of the parameters.
         """
         return x
 
     def accumulate(self, total: Array, extra: Array) -> Array:
-        """Add to an accumulator, which is consumed and returned: in place for NumPy, a new array for JAX.
+        """Add to an accumulator: in place with NumPy, into a new array with JAX.
 
         Parameters
         ----------
-        total : the accumulator; do not use it afterwards.
+        total : the accumulator, consumed: only the result may be used afterwards.
         extra : what to add, of the same shape.
 
         Returns
@@ -134,7 +134,7 @@ class Primitives:
 
     # x (...) -> (...)
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
-        """Return x Phi(x), Phi the normal distribution function (Hendrycks & Gimpel 2016).
+        """Return x Phi(x), where Phi is the normal distribution function (Hendrycks & Gimpel 2016).
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class Primitives:
         Returns
         -------
         y : as x.
-        saved : y, of which the derivative is made.
+        saved : y, from which the derivative is computed.
         """
         y = self.xp.tanh(x)
         return y, TanhSaved(y)
@@ -221,7 +221,7 @@ class Primitives:
         ----------
         x : (T,H) activations.
         gamma, beta : (H,) scale and shift.
-        eps : added to the variance, which is that of the H numbers (divided by H, not by H - 1).
+        eps : constant added to the variance, in which the sum of squares is divided by H, not by H - 1.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class Primitives:
     #   d rstd / d var = -rstd^3 / 2,  d var / d c = 2 c / H,
     # the gradient of rstd, sum(g c), becomes sum(g c) (-rstd^3 / 2) (2 c / H) = -rstd^3 c mean(g c), which is
     # -rstd x_hat mean(g x_hat), as c rstd = x_hat in both places. So dc = rstd (g - x_hat mean(g x_hat)).
-    # Then c = x - mean(x) takes out the mean of dc, where that of x_hat is zero:
+    # Then c = x - mean(x) subtracts the mean of dc, in which x_hat vanishes, as the mean of x_hat is zero:
     #   dx = dc - mean(dc) = rstd (g - mean(g) - x_hat mean(g x_hat))
     # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
@@ -279,7 +279,7 @@ class Primitives:
 
     # dy (T,H)  dtable (V,H) -> dtable (V,H)
     def embedding_backward(self, dy: Array, saved: Saved, dtable: Array) -> Array:
-        """Add every row of dy to the row of the table that it came from.
+        """Add each row of dy to the gradient of the table row that was looked up.
 
         Parameters
         ----------
@@ -295,14 +295,14 @@ class Primitives:
 
     # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
-        """Add rows to those of a table: total[ids[t]] += rows[t], equal ids adding up; in place for NumPy.
+        """Add rows to the rows of a table: total[ids[t]] += rows[t] for every t; in place with NumPy.
 
-        Equal ids are brought together and summed first: many times faster than `np.add.at`.
+        Rows with equal ids are sorted together and summed first, many times faster than `np.add.at`.
 
         Parameters
         ----------
         total : (V,H) accumulator, consumed.
-        ids : (T,) for each row, which row of `total` it is added to.
+        ids : (T,) index of the row of `total` that each row is added to.
         rows : (T,H).
 
         Returns
@@ -320,23 +320,23 @@ class Primitives:
 
     # x (T,H)  rows (M,) -> (M,H)
     def take_rows(self, x: Array, rows: Array) -> tuple[Array, Saved]:
-        """Take some rows of x, in its dtype: the masked positions, the [CLS] of each sequence.
+        """Take some rows of x, such as the masked positions or the [CLS] of each sequence.
 
         Parameters
         ----------
         x : (T,H).
-        rows : (M,) row numbers.
+        rows : (M,) row indices.
 
         Returns
         -------
-        y : (M,H).
-        saved : the row numbers, and x for its shape and dtype.
+        y : (M,H), with the dtype of x.
+        saved : the row indices, and x for its shape and dtype.
         """
         return x[rows], TakeRowsSaved(rows, x)
 
     # dy (M,H) -> (T,H)
     def take_rows_backward(self, dy: Array, saved: Saved) -> Array:
-        """Put the rows of dy back where they were taken, zeros elsewhere.
+        """Put the rows of dy back where they were taken from, with zeros elsewhere.
 
         Parameters
         ----------
@@ -362,9 +362,9 @@ class Primitives:
 
         Parameters
         ----------
-        batch : its `token_sequences` and `positions` name each row, whatever the layout of the batch.
+        batch : the batch; its `token_sequences` and `positions` identify each row, whatever the layout.
         rate, attention_rate : probabilities of dropping an element, in [0, 1).
-        seed, step : what makes this run and this step different from others.
+        seed, step : seed of the run, and index of the step.
         """
         if not rate and not attention_rate:
             return None
@@ -386,10 +386,10 @@ class Primitives:
 
         Parameters
         ----------
-        drop : the batch's dropout, T rows of it.
-        site : number of the place in the network.
+        drop : the source of the batch's dropout, with T rows.
+        site : index of the place in the network.
         columns : how many elements a row has.
-        dtype : of the multipliers.
+        dtype : dtype of the multipliers.
 
         Returns
         -------

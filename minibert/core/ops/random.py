@@ -1,10 +1,10 @@
-"""Randomness as a function: the same bits for the same place, in every engine, batch layout and shard.
+"""Random bits as a function of their place: the same in every engine, batch layout and shard.
 
-A draw depends on (seed, step, site, row key, column) and on nothing else. The row key is (number of the
+A draw depends on (seed, step, site, row key, column) and on nothing else. The row key is (index of the
 sequence in the global batch, position in the sequence); attention uses (query row key, head, key position).
-Everything is 32-bit integer arithmetic on arrays: multiply, exclusive or, shift. A generator of this kind is
-called counter-based (Salmon et al. 2011); the mixing steps are those of Chris Wellons' `lowbias32`, with a
-second half of the key folded in between its rounds, so that two rows share no stretch of bits.
+Everything is 32-bit integer arithmetic on arrays: multiply, exclusive or, shift. Such a generator is called
+counter-based (Salmon et al. 2011). The mixing steps are those of Chris Wellons' `lowbias32`, with the second
+half of the key folded in between its rounds, so that no two rows have a run of bits in common.
 """
 
 from numbers import Integral
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from minibert.core.arrays import Array
 
-STREAMS = (0x243F6A88, 0x85A308D3)  # one for each half of the 64-bit key (digits of pi)
-FIRST, SECOND = 0x7FEB352D, 0x846CA68B  # what the two rounds of lowbias32 multiply by
+STREAMS = (0x243F6A88, 0x85A308D3)  # initial values of the two halves of the key (digits of pi)
+FIRST, SECOND = 0x7FEB352D, 0x846CA68B  # multipliers of the two rounds of lowbias32
 GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: spreads consecutive counters over all bits
 DRAWS = 1 << 16  # one 32-bit hash serves two draws of 16 bits
 WORD = 0xFFFFFFFF
@@ -22,22 +22,22 @@ WORD = 0xFFFFFFFF
 class Dropout(NamedTuple):
     """The source of one batch's dropout; `None` in its place means no dropout."""
 
-    rate: float  # on embeddings and sublayer outputs
-    attention_rate: float  # on attention probabilities
-    rows: Array  # (T, 2) uint32: key of (seed, step, sequence, position)
+    rate: float  # for embeddings and sublayer outputs
+    attention_rate: float  # for attention probabilities
+    rows: Array  # (T, 2) uint32: the key of each row, made from (seed, step, sequence, position)
 
     def at(self, rows: Array) -> "Dropout":
-        """Return the dropout of some of the rows.
+        """Return the source of dropout for some of the rows.
 
         Parameters
         ----------
-        rows : numbers of the rows, in the order wanted.
+        rows : indices of the rows, in the order wanted.
         """
         return self._replace(rows=self.rows[rows])
 
 
 def mix(xp: Any, x: Array) -> Array:
-    """Mix a 32-bit word: a bijection in which every input bit flips each output bit half of the time.
+    """Mix a 32-bit word: a bijection in which each input bit flips each output bit half the time.
 
     Parameters
     ----------
@@ -70,7 +70,9 @@ def fold(xp: Any, key: Array, word: Array) -> Array:
 
 
 def words(xp: Any, *values: Any) -> list[Array]:
-    """Return counters as (1,) words (NumPy warns of overflow in scalars only); high bits fold in.
+    """Return counters as (1,) uint32 words, with the high bits folded in.
+
+    They are arrays because NumPy warns when a scalar overflows.
 
     Parameters
     ----------
@@ -103,8 +105,8 @@ def row_keys(
     Parameters
     ----------
     xp : module, the array library.
-    seed, step : of the run, and of this step.
-    sequence : (T,) number of each token's sequence in the global batch.
+    seed, step : seed of the run, and index of the step.
+    sequence : (T,) index of each token's sequence in the global batch.
     position : (T,) position of each token in its sequence.
 
     Returns
@@ -125,18 +127,18 @@ def keep(
     columns: int,
     rate: float,
 ) -> Array:
-    """Decide which columns of each row survive dropout: two neighbouring columns share one hash.
+    """Decide which columns of each row survive dropout; two neighbouring columns share one hash.
 
     Parameters
     ----------
     xp : module, the array library.
-    keys : (...,2) uint32, a key for each row.
+    keys : (...,2) uint32, one key for each row.
     columns : how many elements a row has.
     rate : probability of dropping an element.
 
     Returns
     -------
-    (...,columns) bool, true where an element survives.
+    (...,columns) bool, True where an element survives.
     """
     counters = xp.arange((columns + 1) // 2, dtype=xp.uint32)
     x = keys[..., :1] + counters * xp.uint32(GOLDEN)
@@ -151,7 +153,7 @@ def keep(
 
 
 def threshold(rate: float) -> int:
-    """Return the draw below which to drop: `rate` rounded to a multiple of 1/65,536, never to 1.
+    """Return the draw below which to drop: `rate` in units of 1/65,536, rounded, and always below 1.
 
     Parameters
     ----------
@@ -161,7 +163,7 @@ def threshold(rate: float) -> int:
 
 
 def kept_scale(rate: float) -> float:
-    """Return the factor of the survivors, from the rounded rate, so that the expectation is exact.
+    """Return the factor that scales survivors; it uses the rounded rate, so the expectation is exact.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ class Manifest:
         return cls(**fields)
 
     def require_same_source(self, other: "Manifest", folder: Path) -> None:
-        """Check that another part was made from the same source as this one.
+        """Check that another part was made from the same corpus, with the same layout and tokenizer.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class Manifest:
         for field, what in (
             ("corpus_sha256", "another corpus (other files, or other sizes of them)"),
             ("layout", f"the layout {other.layout} instead of {self.layout}"),
-            ("tokenizer_sha256", "another vocabulary"),
+            ("tokenizer_sha256", "another vocabulary, or with other rules for splitting text"),
         ):
             if getattr(self, field) != getattr(other, field):
                 advice = "make all parts with one corpus, layout and vocabulary, or choose another `out`."

@@ -28,7 +28,11 @@ ABORT = 100  # seconds until JAX itself ends a process that has lost the others,
 WAIT = 120  # seconds in which all processes must join
 LOOK = 0.05  # seconds between two checks whether all processes have reached a barrier
 STATUS = {InputError: 2, KeyboardInterrupt: 130}  # exit status of the command line; 1 after other errors
-ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, to resume it."
+# Other processes print this as it is; on the command line of this one, `resume` becomes a flag.
+ADVICE = (
+    "The last checkpoint is intact: "
+    "start the processes again, as many as you like, to resume it (with `resume`)."
+)
 _barriers = itertools.count()
 _over = threading.Event()  # set when this process no longer watches the others
 _last_words: list[str] = []  # the sentence to print when JAX aborts

@@ -8,6 +8,7 @@ import jax
 from jax.errors import JaxRuntimeError
 
 from minibert.base.errors import OutOfMemory, RunError
+from minibert.engines.jax.cluster import ADVICE
 from minibert.engines.jax.devices import memory
 
 # "Out of memory while trying to allocate 34359738368 bytes.", on some devices "... allocate 32.00GiB."
@@ -47,8 +48,7 @@ def _ours(message: str) -> Exception:
     if "RESOURCE_EXHAUSTED" in message:
         return _out_of_memory(message, reason)
     if jax.process_count() > 1:
-        advice = "the last checkpoint is intact: start them all again with resume=True."
-        return RunError(f"Another process of this run has ended or can't be reached ({reason}); {advice}")
+        return RunError(f"Another process of this run has ended or can't be reached ({reason}). {ADVICE}")
     return RunError(f"JAX could not compute this: {reason}.")
 
 

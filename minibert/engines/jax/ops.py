@@ -390,8 +390,9 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         """
         return super().embedding_block_backward(self.upcast(dy), saved, params, grads)
 
+    # -> (R,n,2) uint32
     def _row_keys(self, batch: Any, seed: Any, step: Any) -> Array:
-        """Return the key of every token, as `random.row_keys` does."""
+        """Return the key of every token: the bits of `random.row_keys`, so the two change together."""
         shape = batch.positions.shape
 
         def fold(key: Array, word: Array) -> tuple[Array, None]:
@@ -403,8 +404,8 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         words_of_tokens = jnp.stack([jnp.broadcast_to(word, shape) for word in words])
         streams = jnp.asarray(random.STREAMS, jnp.uint32)
         key = jnp.broadcast_to(streams, (*shape, 2))
-        # XLA does not fuse a loop with the masks. Without the loop it recomputed the key of a row for every
-        # element, and took minutes to compile that.
+        # The scan is a barrier. Without it, XLA inlines the keys into the masks: it computes a row's key
+        # again for every element of a mask, and needs minutes to compile that.
         keys, _ = jax.lax.scan(fold, key, words_of_tokens)
         return keys
 
@@ -690,7 +691,9 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         scores : (T,) array
             One score for each token; those of padding do not count.
         cu_seqlens : Borders or (S+1,) integers
-            Where segments begin. Given plain integers, this falls back to the reference.
+            Rows with padding, each of which is a segment; or where segments begin, as plain integers, for
+            which the reference is used. A row of nothing but padding has a loss that means nothing; the
+            caller gives it the weight 0.
         labels : (S,) integers
             The right token of each segment, as an index within it.
 

@@ -114,7 +114,7 @@ class Extractor:
         if self.max_length is None:
             self.max_length = config.P if self._reading is None else self._reading.max_length
         if not 2 <= self.max_length <= config.P:
-            advice = f"give 2, for [CLS] and [SEP], up to the {config.P} positions of the model."
+            advice = f"give 2 ([CLS] and [SEP] alone) to {config.P}, the model's positions."
             message = f"max_length={self.max_length!r} is not possible; {advice}"
             raise InputError(message, max_length=self.max_length)
 

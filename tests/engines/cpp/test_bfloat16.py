@@ -157,6 +157,7 @@ def unpacked(batch):
     return found
 
 
+@pytest.mark.thorough
 def test_training_follows_float32():
     """200 steps with dropout from one seed: the mean of the last 40 losses moves by less than 0.02 nats."""
     exact, narrow = (

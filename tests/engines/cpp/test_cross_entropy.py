@@ -82,7 +82,7 @@ def test_the_largest_of_each_row_is_where_numpy_finds_it(isa, kind):
         assert (found_by_rows(run, logits, labels) == expected).all()
 
 
-@pytest.mark.representatives(narrow=True)
+@pytest.mark.thorough
 @every_isa
 @pytest.mark.parametrize("dtype", ["float32", "uint16"])
 @pytest.mark.parametrize("narrow", [False, True], ids=["float32 product", "bfloat16 product"])

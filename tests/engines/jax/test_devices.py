@@ -20,6 +20,7 @@ def jax_devices():
     return jax_devices
 
 
+@pytest.mark.thorough
 def test_info_lists_every_device_of_jax():
     pytest.importorskip("jax")
     environment = os.environ | {

@@ -59,6 +59,7 @@ def test_accumulators_have_the_shapes_of_the_model_and_nothing_in_them(parameter
         assert found.shape == (DEVICES, *entry.shape) and not found.any()
 
 
+@pytest.mark.thorough
 def test_gradients_of_all_devices_are_summed_and_each_keeps_its_piece(parameters, layout):
     gradients = np.random.default_rng(1).standard_normal((DEVICES, parameters.flat.size)).astype(np.float32)
 
@@ -79,6 +80,7 @@ def test_weight_decay_finds_its_elements_on_every_device(parameters, layout):
     assert expected.any() and not expected.all()
 
 
+@pytest.mark.thorough
 def test_a_model_without_layers_is_spread_too():
     bare = Parameters(config_of(SIZES["ugly"]))
     bare.table = [entry for entry in bare.table if not entry.name.startswith("layers")]

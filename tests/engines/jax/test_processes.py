@@ -169,7 +169,8 @@ def test_interrupted_runs_of_several_processes_equal_that_of_one(corpus, tiny, t
     assert [status for status, _, _ in found] == [1, 1, -signal.SIGKILL, 1], found
     for number in (0, 1, 3):
         (sentence,) = sentences(found[number][2])
-        assert "the last checkpoint is intact" in sentence.lower() and "--resume" in sentence
+        assert "the last checkpoint is intact" in sentence.lower()
+        assert "to resume it (with --resume)" in sentence or "to resume it (with `resume`)" in sentence
     require_figures_of(expected, out, least=late)
     assert late <= latest(out / "checkpoints").state["step"] < STEPS
 

@@ -311,6 +311,7 @@ def test_an_engine_is_used_by_two_python_threads_at_once(many_ranges):
         assert len(set(map(float, pool.map(loss, range(20))))) == 1
 
 
+@pytest.mark.thorough
 def test_an_engine_that_was_used_works_in_a_fork(many_ranges):
     x = draw(64, 64)
     expected, _ = NUMBA.gelu(x, "erf")

@@ -376,6 +376,7 @@ def test_score_refuses_similarities_that_are_no_numbers(stsb, tmp_path, capsys, 
     assert f"line 4: '{prediction}' is not a prediction for STS-B; give a number" in message
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "folder"),
     [

@@ -535,6 +535,7 @@ def test_command_refuses_what_is_no_file_and_a_threshold_of_nothing(files, tmp_p
 # The published predictions
 
 
+@pytest.mark.representatives(name=["v1.1_bert_ensemble", "v2.0_bert_single"])
 @pytest.mark.parametrize(
     ("version", "name", "official", "exact", "f1"),
     [
