@@ -97,7 +97,7 @@ lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the
 	  $(addprefix csrc/kernels/,*.h *.cpp) tests/native/*.cpp $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
 bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, a day or more; ARGS=--quick for a look
-	@failed=; for script in $(filter-out $(addprefix %/,attention.py english.py english_pack.py english_tables.py learning.py same_bits.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do \
+	@failed=; for script in $(filter-out $(addprefix %/,attention.py english.py english_facts.py english_pack.py english_tables.py learning.py same_bits.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do \
 	  echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || failed="$$failed $$script"; done; \
 	  [ -z "$$failed" ] || { echo "minibert: not measured:$$failed"; exit 1; }
 

@@ -49,6 +49,15 @@ minibert fill-mask "The capital of France is [MASK]."
 transformers loads this folder as it is.
 
 """
+LICENCE = """\
+
+## Licence and attribution
+
+The articles are by the authors of Wikipedia, under CC BY-SA; the books are in the public domain. What is ours in the
+weights is under Apache-2.0, like the code of minibert. Attribution: "english, a model of minibert, trained on text of
+the English Wikipedia by its authors (https://en.wikipedia.org, CC BY-SA) and on books in the public domain".
+"""
+LIBRARY = 'library_name: "transformers"\n'
 DATASET = '"dataset": {"type": "held-out", "name": "documents of the same text"}'
 
 
@@ -116,12 +125,13 @@ def pack(run: str | Path, out: Path) -> dict[str, str]:
 
 
 def card_of(run: Path, about: Exported) -> str:
-    """Return the card of the run, with the sources of its text, and with its use by its name."""
+    """Return the card of the run, with the sources of its text, its licence, and its use by its name."""
     card = model_card(run, about)
     card = replaced(r"^- Text: [^\n]*$", TEXT, card)
     card = replaced(r"^## Use\n.*?(?=^## )", USE, card)
     card = re.sub(r'"dataset": {[^}]*}', DATASET, card)
-    return card.replace(f"- {LIMITS[-1]}\n", "")
+    card = replaced(f"^{LIBRARY}", f'{LIBRARY}license: "apache-2.0"\n', card)
+    return replaced(f"^- {re.escape(LIMITS[-1])}\n", "", card) + LICENCE
 
 
 def replaced(pattern: str, text: str, card: str) -> str:

@@ -43,11 +43,15 @@ def test_the_capital_of_france_gets_five_guesses_that_are_whole_words(english):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("He was born in New [MASK] City.", "york"),
+        ("She was born in New [MASK] City.", "york"),  # this and the next four are on the landing page
+        ("She looked at [MASK] own hands.", "her"),
+        ("He looked at [MASK] own hands.", "his"),
+        ("They [MASK] born in London.", "were"),
+        ("She [MASK] born in London.", "was"),
         ("The president of the United [MASK] of America.", "states"),
     ],
 )
-def test_a_fixed_phrase_is_completed_by_its_likeliest_word(text, expected, english):
+def test_a_phrase_is_completed_by_its_likeliest_word(text, expected, english):
     [[guess]] = english.fill_mask(text, top=1)
     assert guess.token == expected
 

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
+import english_pack
 import numpy as np
 import pytest
 from command import ends_badly
@@ -18,6 +20,9 @@ from minibert.base.bundled_models import DIGESTS_FILE
 from minibert.base.errors import InputError, InputWarning, MissingFile
 from minibert.base.model_names import locate, on_disk
 from minibert.finetuning.options import FinetuneOptions
+from minibert.pretraining.predict import evaluate_words
+
+SMALL = "--size 1-8-2 --vocab-size 200 --seq-length 128 --batch-size 2 --no-nsp --engine numpy --quiet"
 
 
 @pytest.fixture
@@ -121,6 +126,28 @@ def test_a_name_that_is_nearly_the_one_in_the_package_is_asked_about(name, packe
         minibert.load(name)
     assert str(caught.value) == f"There is no folder {name!r}, {question}"
     assert question in ends_badly(capsys, 2, "fill-mask", "a [MASK]", "--model", name)
+
+
+def test_a_new_model_is_compared_with_the_one_in_the_package_on_its_held_out_words(packed, capsys):
+    corpus = str(write_corpus(Path("text.txt")))
+    train = ["pretrain", corpus, "--out", "run", "--steps", "2", *SMALL.split()]
+    assert cli.main(train) == 0
+    assert "held-out words" not in capsys.readouterr().out  # the stand-in does not know them
+    english_pack.pack("run", packed)
+    bundled_models._check_digests.cache_clear()
+    assert cli.main(["pretrain", "--out", "run", "--resume", "--quiet"]) == 0
+    found = re.search(
+        r"^Loss on (\d+) held-out words: ([\d.]+) nats per byte; that of english, the BERT in the package: "
+        r"([\d.]+)\.$",
+        capsys.readouterr().out,
+        re.MULTILINE,
+    )
+    last = Path(corpus).read_text("utf-8").split("\n\n")[-1]  # the one that is held out
+    Path("last.txt").write_text(last, "utf-8")
+    held_out = evaluate_words("run", ("last.txt",), layout="sentences")
+    assert int(found[1]) == held_out.words > 10
+    assert abs(float(found[2]) - held_out.nats_per_byte) < 0.001
+    assert abs(float(found[3]) - held_out.nats_per_byte) < 0.01  # rounded to float16
 
 
 def test_a_damaged_file_is_refused_by_its_digest(packed, capsys):

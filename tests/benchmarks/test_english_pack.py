@@ -61,6 +61,7 @@ def test_the_card_names_the_sources_of_the_text_and_how_to_use_the_model(run, tm
     assert "Wikipedia" in card and "https://creativecommons.org/licenses/by-sa/4.0/" in card
     assert 'minibert.load("english")' in card and str(run.parent) not in card
     assert "It has no licence of its own" not in card
+    assert 'license: "apache-2.0"\n' in card and card.count("## Licence and attribution") == 1
 
 
 def test_a_step_on_the_way_is_packed_with_its_weights(run, tmp_path):
