@@ -1,5 +1,6 @@
 """The package as a newcomer meets it: quick to import, whole when installed, with a compiler and without."""
 
+import json
 import os
 import platform
 import re
@@ -226,6 +227,16 @@ def test_wheel_holds_every_source_the_corpus_the_models_and_the_unicode_table(wh
 
 
 @pytest.mark.thorough
+def test_wheel_has_notebooks_without_outputs_and_stays_small(wheel):
+    with zipfile.ZipFile(wheel) as opened:
+        names = [name for name in opened.namelist() if name.endswith(".ipynb")]
+        notebooks = [json.loads(opened.read(name)) for name in names]
+    code = [cell for notebook in notebooks for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(code) > 100 and not any(cell["outputs"] for cell in code)
+    assert Path(wheel).stat().st_size < 18_000_000
+
+
+@pytest.mark.thorough
 def test_wheel_carries_the_licences_and_no_tests(wheel):
     inside = zipfile.ZipFile(wheel).namelist()
     licences = {name.partition("dist-info/licenses/")[2] for name in inside} - {""}
@@ -278,7 +289,7 @@ def test_source_distribution_holds_what_the_extension_is_made_of(sdist):
     assert {"csrc/wordpiece/build.py", "csrc/wordpiece/unicode_tables.py", *sources} <= inside
     assert {"minibert/tokenizer/unicode-15.0.0.txt", STAND_IN, "setup.py"} <= inside
     assert {"NOTICE", "LICENSES/Unicode-3.0.txt"} <= inside
-    assert not [name for name in inside if name.startswith("tests")]
+    assert not [name for name in inside if name.startswith(("tests", "build"))]
 
 
 @pytest.mark.slow

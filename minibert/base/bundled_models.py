@@ -41,18 +41,19 @@ def bundled_folder(name: str) -> Path | None:
 @cache
 def _check_digests(folder: Path) -> None:
     """Raise InputError unless every file that `DIGESTS_FILE` lists is there and has its digest."""
-    digests = folder / DIGESTS_FILE
-    if not digests.is_file():
-        raise _damaged(digests, "it is missing")
-    for line in digests.read_text("utf-8").splitlines():
+    for line in _contents(folder / DIGESTS_FILE).decode("utf-8", "replace").splitlines():
         expected, _, file = line.partition("  ")
         path = folder / file
-        if not path.is_file():
-            raise _damaged(path, "it is missing")
-        with open_file(path) as opened:
-            digest = hashlib.sha256(opened.read()).hexdigest()
-        if digest != expected:
+        if hashlib.sha256(_contents(path)).hexdigest() != expected:
             raise _damaged(path, "its SHA-256 is not the recorded one")
+
+
+def _contents(path: Path) -> bytes:
+    """Return the bytes of a file; raise InputError if it is missing."""
+    if not path.is_file():
+        raise _damaged(path, "it is missing")
+    with open_file(path) as opened:
+        return opened.read()
 
 
 def _damaged(path: Path, why: str) -> InputError:
