@@ -53,9 +53,10 @@ LICENCE = """\
 
 ## Licence and attribution
 
-The articles are by the authors of Wikipedia, under CC BY-SA; the books are in the public domain. What is ours in the
-weights is under Apache-2.0, like the code of minibert. Attribution: "english, a model of minibert, trained on text of
-the English Wikipedia by its authors (https://en.wikipedia.org, CC BY-SA) and on books in the public domain".
+The articles are by the authors of Wikipedia, under CC BY-SA; the books are in the public domain. What is
+ours in the weights is under Apache-2.0, like the code of minibert. Attribution: "english, a model of
+minibert, trained on text of the English Wikipedia by its authors (https://en.wikipedia.org, CC BY-SA) and on
+books in the public domain".
 """
 LIBRARY = 'library_name: "transformers"\n'
 DATASET = '"dataset": {"type": "held-out", "name": "documents of the same text"}'

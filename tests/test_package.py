@@ -233,7 +233,7 @@ def test_wheel_has_notebooks_without_outputs_and_stays_small(wheel):
         notebooks = [json.loads(opened.read(name)) for name in names]
     code = [cell for notebook in notebooks for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert len(code) > 100 and not any(cell["outputs"] for cell in code)
-    assert Path(wheel).stat().st_size < 18_000_000
+    assert wheel.stat().st_size < 18_000_000
 
 
 @pytest.mark.thorough

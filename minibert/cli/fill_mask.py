@@ -23,10 +23,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from minibert.base.bundled_models import DEFAULT
 from minibert.base.errors import InputError
 from minibert.base.terminal import emit, json_text, printable
-from minibert.cli.shared.flags import IN_PACKAGE, add_engine, add_flag, add_switches, given, tell_default
+from minibert.cli.shared.flags import (
+    IN_PACKAGE,
+    add_engine,
+    add_flag,
+    add_switches,
+    default_model,
+    given,
+    tell_default,
+)
 from minibert.cli.shared.texts import add_texts, answers, given_texts
 
 
@@ -63,7 +70,8 @@ def run(arguments: Namespace) -> None:
     if arguments.model is None:
         _refuse_folders(arguments.texts)
     texts = given_texts(arguments)
-    model = Bert.from_pretrained(arguments.model or DEFAULT, arguments.engine, threads=arguments.threads)
+    name = arguments.model or default_model()
+    model = Bert.from_pretrained(name, arguments.engine, threads=arguments.threads)
     if arguments.model is None:
         tell_default("--model")
     in_full = bool(arguments.targets) or arguments.pieces > 1

@@ -23,7 +23,15 @@ from pathlib import Path
 
 from minibert.base.bundled_models import DEFAULT
 from minibert.base.terminal import emit, json_text
-from minibert.cli.shared.flags import IN_PACKAGE, JSON, add_flag, add_switches, given, tell_default
+from minibert.cli.shared.flags import (
+    IN_PACKAGE,
+    JSON,
+    add_flag,
+    add_switches,
+    default_model,
+    given,
+    tell_default,
+)
 from minibert.cli.shared.texts import refuse_file
 
 
@@ -56,7 +64,7 @@ def run(arguments: Namespace) -> None:
     from minibert.base.files import page_path, require_folder
     from minibert.explorer import show
 
-    models = arguments.models or [DEFAULT]
+    models = arguments.models or [default_model()]
     out = arguments.out or f"{Path(os.path.abspath(models[0])).name}.html"
     require_folder(page_path(out).parent)  # before the work
     for text in (arguments.text, arguments.text_pair):
@@ -66,7 +74,7 @@ def run(arguments: Namespace) -> None:
     if not arguments.models:
         tell_default("MODEL")
     if arguments.json:
-        emit(json_text({"out": out, "bytes": size, "models": models}))
+        emit(json_text({"out": out, "bytes": size, "models": arguments.models or [DEFAULT]}))
         return
     text = f"{size / 1e6:,.1f} MB: {out}"
     if len(models) > 1:

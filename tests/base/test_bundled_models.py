@@ -109,6 +109,9 @@ def test_without_a_model_fill_mask_asks_the_one_in_the_package_and_says_so(packe
     named = capsys.readouterr()
     assert named.out == unnamed.out and named.err == ""
     assert len(json.loads(named.out)[0]) == 5
+    write_model(Path("english"), seed=1)  # which counts where it is named
+    assert cli.main(["fill-mask", "the [MASK]", "--json"]) == 0
+    assert capsys.readouterr() == unnamed
 
 
 def test_without_a_model_show_writes_the_page_of_the_one_in_the_package(packed, capsys):

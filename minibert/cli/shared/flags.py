@@ -8,7 +8,7 @@ from functools import partial
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from minibert.base.bundled_models import DEFAULT
+from minibert.base.bundled_models import DEFAULT, bundled_folder
 from minibert.base.errors import InputError
 from minibert.base.options import RunOptions, metadata_of
 from minibert.base.terminal import emit
@@ -159,6 +159,17 @@ def add_model(parser: Any, text: str, **shown: Any) -> None:
         Further arguments of `add_argument`.
     """
     add_flag(parser, "--model MODEL", text, required=True, **shown)
+
+
+def default_model() -> str:
+    """Find the model for a command that is given none: the one in the package.
+
+    Returns
+    -------
+    str
+        Its folder; its name if this installation lacks it, for which loading has the error.
+    """
+    return str(bundled_folder(DEFAULT) or DEFAULT)
 
 
 def tell_default(how: str) -> None:
