@@ -22,6 +22,7 @@ from minibert import hub
 from minibert.base.bundled_models import DEFAULT, FOLDER
 from minibert.base.errors import InputError
 from minibert.base.json_files import parse_json, read_json
+from minibert.pretraining.evaluation import error_text
 from minibert.pretraining.predict import evaluate_words
 
 Facts = dict[str, Any]
@@ -89,9 +90,8 @@ def at_the_end(run: Path) -> Iterator[tuple[str, str]]:
     if not report.exists():
         return
     held_out = read_json(report)["held_out"]
-    loss, error = held_out["loss"], held_out["standard_error"]
-    targets = f"{held_out['targets']:,} targets in {held_out['documents']:,} documents"
-    yield "held-out loss", f"{loss:.3f} nats, standard error {error:.3f} ({targets})"
+    targets = f"{held_out['targets']:,} targets{error_text(held_out)}"
+    yield "held-out loss", f"{held_out['loss']:.3f} nats ({targets})"
     yield "unigram entropy of these targets", f"{held_out['unigram']:.3f} nats"
     yield "with its context shuffled", f"{held_out['shuffled_loss']:.3f} nats"
     yield "accuracy", f"{held_out['accuracy']:.1%}"

@@ -1,7 +1,9 @@
 """The model in the package is a run in float16, without what was not trained, and with its digests."""
 
+import json
 import subprocess
 
+import english_facts
 import english_pack
 import numpy as np
 import pytest
@@ -53,6 +55,18 @@ def test_what_was_packed_is_the_run_rounded_to_float16_without_its_pooler(run, t
     for name, value in hub.to_hf(trained).items():
         if name not in untrained:
             np.testing.assert_array_equal(packed[name], value.astype(np.float16).astype(np.float32))
+
+
+def test_facts_tell_what_the_run_recorded_and_what_rounding_changed(run, tmp_path, capsys):
+    told = english_pack.pack(run, tmp_path / "english")
+    assert english_facts.main([str(run), "--packed", str(tmp_path / "english")]) == 0
+    text = capsys.readouterr().out
+    report = json.loads((run / "report.json").read_text("utf-8"))
+    assert f"| steps, tokens | 2, {report['tokens']:,} |" in text
+    assert f"| held-out loss | {report['held_out']['loss']:.3f} nats" in text
+    largest, share = told["largest change by rounding"], told["change by rounding, share of the norm"]
+    assert f"by at most {largest} in float16, all weights together by {share} of their length." in text
+    assert "nats per byte" not in text  # as no book was named
 
 
 def test_the_card_names_the_sources_of_the_text_and_how_to_use_the_model(run, tmp_path):
