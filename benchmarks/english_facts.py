@@ -51,9 +51,10 @@ def facts(run: Path, packed: Path, book: Path | None, threads: int | None) -> It
     yield ""
     yield from table(("step", "tokens in a text", "held-out loss", "accuracy"), losses(records))
     yield ""
-    largest, share = rounding(run, packed)
+    largest, name, share = rounding(run, packed)
     together = f"all weights together by {share:.1e} of their length"
     yield f"A weight changes by at most {largest:.1e} in float16, {together}."
+    yield f"The largest change is in {name}."
     if book:
         exact, rounded = (
             evaluate_words(model, (str(book),), threads=threads).nats_per_byte for model in (run, packed)
@@ -105,13 +106,13 @@ def losses(records: list[Facts]) -> Iterator[tuple[str, ...]]:
             yield f"{record['step']:,}", str(record["seq_length"]), f"{loss:.3f}", f"{accuracy:.1%}"
 
 
-def rounding(run: Path, packed: Path) -> tuple[float, float]:
-    """Return the largest change of a weight, and the norm of all changes as a share of the weights'."""
+def rounding(run: Path, packed: Path) -> tuple[float, str, float]:
+    """Return the largest change of a weight, its tensor, and the norm of all changes over the weights'."""
     rounded = dict(trained(hub.load(packed)[1]))
-    pairs = [(value, rounded[name]) for name, value in trained(hub.load(run)[1])]
-    largest = max(float(np.abs(one - other).max()) for one, other in pairs)
-    change = norm_of([one - other for one, other in pairs])
-    return largest, change / norm_of([one for one, _ in pairs])
+    exact = dict(trained(hub.load(run)[1]))
+    changes = {name: value - rounded[name] for name, value in exact.items()}
+    largest, name = max((float(np.abs(change).max()), name) for name, change in changes.items())
+    return largest, name, norm_of(list(changes.values())) / norm_of(list(exact.values()))
 
 
 def norm_of(tensors: list[np.ndarray]) -> float:
