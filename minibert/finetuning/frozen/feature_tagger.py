@@ -281,7 +281,7 @@ class FeatureTagger:
         ----------
         features : Asked
             Windows that the method `features` made.
-        budget : int
+        budget : int, default 0
             Not used; `Finetuned.outputs` has it.
         done : callable
             Called with the number of tokens after each batch.
