@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import importlib
+import inspect
 import re
 
 import pytest
@@ -10,9 +11,11 @@ from paths import PACKAGE
 
 from minibert.api.encoder import TextEncoder
 from minibert.core.config import BertConfig
+from minibert.core.optim import KINDS, Optimizer
 from minibert.data.instances import InstanceOptions
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.options import PretrainOptions
+from minibert.tokenizer import Tokenizer
 
 TYPED = re.compile(r", default (.+)$")  # at the end of "name : type, default X"
 IN_WORDS = re.compile(
@@ -188,3 +191,24 @@ def test_options_that_nobody_gives_are_these(kind):
     fields = {field.name: field.default for field in dataclasses.fields(kind)}
     undecided = (None, dataclasses.MISSING)
     assert {name: value for name, value in fields.items() if value not in undecided} == OPTIONS[kind]
+
+
+def given_nothing(function):
+    """The defaults of a function by their names."""
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: one.default for one in parameters if one.default is not one.empty}
+
+
+def test_an_optimizer_begins_as_in_the_paper():
+    expected = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.01, "clip_norm": 1.0}
+    assert given_nothing(Optimizer) == {**expected, "bias_correction": True, "begin": 0}
+    rates = {"adamw": (1, False), "lamb": (10, True), "muon": (1, True)}
+    assert {name: (kind.RATE, kind.WHOLE) for name, kind in KINDS.items()} == rates
+
+
+def test_a_tokenizer_that_is_called_has_the_defaults_of_its_methods():
+    called, batch = given_nothing(Tokenizer.__call__), given_nothing(Tokenizer.encode_batch)
+    shared = called.keys() & batch.keys() - {"pair"}
+    assert shared == {"max_length", "truncation", "special", "add_special_tokens"}
+    assert {name: called[name] for name in shared} == {name: batch[name] for name in shared}
+    assert given_nothing(Tokenizer.encode)["add_special_tokens"] is called["add_special_tokens"] is True
