@@ -9,12 +9,17 @@ import re
 import pytest
 from paths import PACKAGE
 
+from minibert import cli
 from minibert.api.encoder import TextEncoder
 from minibert.core.config import BertConfig
 from minibert.core.optim import KINDS, Optimizer
 from minibert.data.instances import InstanceOptions
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.zero_shot import zero_shot
+from minibert.pretraining.extension import PIECES
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.predict import evaluate
+from minibert.tasks.metrics import squad
 from minibert.tokenizer import Tokenizer
 
 TYPED = re.compile(r", default (.+)$")  # at the end of "name : type, default X"
@@ -212,3 +217,20 @@ def test_a_tokenizer_that_is_called_has_the_defaults_of_its_methods():
     assert shared == {"max_length", "truncation", "special", "add_special_tokens"}
     assert {name: called[name] for name in shared} == {name: batch[name] for name in shared}
     assert given_nothing(Tokenizer.encode)["add_special_tokens"] is called["add_special_tokens"] is True
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "default"),
+    [
+        ("extend", "--n", PIECES),
+        ("score", "--threshold", given_nothing(squad.score)["threshold"]),
+        ("classify", "--template", given_nothing(zero_shot)["template"]),
+        ("evaluate", "--targets", given_nothing(evaluate)["targets"]),
+    ],
+)
+def test_help_says_the_defaults_of_the_library(command, flag, default, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([command, *(["squad"] if command == "score" else []), "--help"])
+    about = " ".join(capsys.readouterr().out.partition(f"\n  {flag} ")[2].split())
+    expected = f"{default:g}" if isinstance(default, float) else str(default)
+    assert re.search(r"\(default: ([^()]*)\)", about)[1] == expected
