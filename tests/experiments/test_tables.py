@@ -3,8 +3,10 @@
 import re
 
 import pytest
+from paths import ROOT
 
 from minibert.data.instances import InstanceOptions
+from minibert.experiments.scales import SCALES
 from minibert.experiments.tables import BERT, MIXES, MODELS, SHARES, TABLES
 
 every_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
@@ -46,3 +48,18 @@ def test_a_point_of_the_figure_has_the_share_that_its_title_says():
     assert [(row.model, row.share) for row in rows] == [
         (one, share) for one in (BERT, "ltr") for share in SHARES
     ]
+
+
+def test_the_page_on_experiments_says_what_the_scales_are():
+    page = (ROOT / "docs" / "experiments.md").read_text("utf-8")
+    for name, scale in SCALES.items():
+        [row] = re.findall(rf"^\| `{name}` \| (.*) \|$", page, re.MULTILINE)
+        model, pretraining, finetuning, seeds = (cell.replace(",", "") for cell in row.split(" | "))
+        layers, width, _ = scale.shapes["12-768-12"].split("-")
+        assert model.startswith(f"{layers} layers of {width}") and int(seeds) == scale.seeds
+        assert pretraining.startswith(f"{scale.pretraining['steps']} steps")
+        every = scale.tasks[""]
+        if "train_examples" in every:
+            assert finetuning.startswith(f"{every['train_examples']} examples")
+        if "epochs" in finetuning:
+            assert f"{every['epochs']:g} epochs" in finetuning

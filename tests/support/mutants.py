@@ -6,7 +6,7 @@
 
 The seed chooses the lines and their faults (`line_faults`). They are planted in a copy of the working tree. A
 mutant meets first the few files of tests that import its module most directly, then the others of its room's
-folder, in a process of its own that ends with the first failure. One that takes more than the limit of
+folder and those about all rooms, in a process of its own that ends with the first failure. One that takes more than the limit of
 processor time counts as noticed, too. Each is written to a file of JSON lines as soon as it is known, and the
 same command goes on there. At last, every test that has noticed a fault is run without one, where it has to
 pass. Mutants that change nothing are named, each with the reason, in tests/equivalent_mutants.md, and not
@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 from line_faults import Fault, faults
 from paths import ROOT, TESTS
 
+OF_ALL_ROOMS = ("tests/test_defaults.py", "tests/test_examples.py", "tests/misuse/test_misuse.py")
 NEAREST = 2  # how many files of tests a mutant meets first
 SECONDS = 300  # of processor time, at most, for all tests of a mutant
 PATIENCE = 20  # how many times longer a process may take by the clock, on a busy machine
@@ -62,7 +63,7 @@ def imported(test: Path) -> frozenset[str]:
 
 
 def tests_of(file: str) -> list[str]:
-    """Return the files of tests for a module: those that import it most directly, then its room's."""
+    """Return the files of tests for a module: those that import it most directly, its room's, all rooms'."""
     path = Path(file)
     module = ".".join(("minibert", *path.with_suffix("").parts)).removesuffix(".__init__")
     every = [one for one in TESTS.rglob("test_*.py") if "oracle" not in one.parts]
@@ -80,8 +81,8 @@ def tests_of(file: str) -> list[str]:
 
     near = [one for one in every if module in imported(one) or is_named_so(one)]
     rest = [one for folder in mirrored for one in sorted(every, key=distance) if folder in one.parents]
-    ordered = dict.fromkeys([*sorted(near, key=distance)[:NEAREST], *rest])
-    return [str(one.relative_to(ROOT)) for one in ordered]
+    ordered = [str(one.relative_to(ROOT)) for one in (*sorted(near, key=distance)[:NEAREST], *rest)]
+    return list(dict.fromkeys([*ordered, *OF_ALL_ROOMS]))
 
 
 class Verdict(NamedTuple):
