@@ -4,13 +4,13 @@
     python tests/support/mutants.py --count 400 --rooms api,tasks     those of 400 that lie in these rooms
     python tests/support/mutants.py --count 100 --summary             what has been counted so far
 
-The seed chooses the lines and their faults (`line_faults`). They are planted in a copy of the working tree. A
-mutant meets first the few files of tests that import its module most directly, then the others of its room's
-folder and those about all rooms, in a process of its own that ends with the first failure. One that takes more than the limit of
-processor time counts as noticed, too. Each is written to a file of JSON lines as soon as it is known, and the
-same command goes on there. At last, every test that has noticed a fault is run without one, where it has to
-pass. Mutants that change nothing are named, each with the reason, in tests/equivalent_mutants.md, and not
-counted.
+The seed chooses the lines and their faults (`line_faults`). They are planted in a copy of the working tree.
+A mutant meets first the few files of tests that import its module most directly, then the others of its
+room's folder and those about all rooms, in a process of its own that ends with the first failure. One that
+takes more than the limit of processor time counts as noticed, too. Each is written to a file of JSON lines
+as soon as it is known, and the same command goes on there. At last, every test that has noticed a fault is
+run without one, where it has to pass. Mutants that change nothing are named, each with the reason, in
+tests/equivalent_mutants.md, and not counted.
 """
 
 import argparse
