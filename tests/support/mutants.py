@@ -43,7 +43,12 @@ PRELOADED = ("numpy", "hypothesis", "pytest", "pytest_timeout", "numba", "jinja2
 LEFT_OUT = (".*_cache", ".git", ".venv", ".hypothesis", "_build", "build", "runs")
 PLUGINS = ("pytest_timeout", "_hypothesis_pytestplugin")
 QUICK = ("-m", "not slow and not thorough", "--hypothesis-profile", "quick", "--hypothesis-seed", "0")
-OF_THE_WORKING_TREE = {"minibert", *(path.stem for path in (TESTS / "support").glob("*.py"))} - {"mutants"}
+IMPORTED_FROM = (TESTS / "support", TESTS / "misuse", ROOT / "benchmarks")
+OF_THE_WORKING_TREE = {
+    "minibert",
+    "tests",
+    *(path.stem for folder in IMPORTED_FROM for path in folder.glob("*.py")),
+}
 NOTICED = ("killed", "timed out")
 
 
