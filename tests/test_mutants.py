@@ -1,11 +1,14 @@
 """What counts mutants: which faults it plants, in which order, and what it says of them."""
 
 import ast
+import json
+import re
 
 import line_faults
 import mutants
 import pytest
 from line_faults import Fault, faults, places, planted, variants
+from paths import ROOT
 
 SOURCE = '''
 """A file."""
@@ -97,6 +100,18 @@ def test_the_summary_has_a_row_for_each_room_and_the_interval_of_wilson():
     rows = [line.split() for line in mutants.summary(lines).splitlines()[1:]]
     assert rows[0][:4] == ["api", "4", "4", "0"] and rows[1][:4] == ["base", "6", "4", "2"]
     assert rows[2] == ["all", "10", "8", "2", "80.0%", "49.0%", "to", "94.3%"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_page_says_what_was_recorded(seed):
+    record = ROOT / "benchmarks" / "recorded" / "mutants" / f"seed-{seed}.jsonl"
+    lines = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
+    for line in lines:  # what only later tests notice did survive
+        line["outcome"] = "survived" if line["since"] else line["outcome"]
+    whole, noticed, survived, share, low, _, high = mutants.summary(lines).splitlines()[-1].split()[1:]
+    page = (ROOT / "docs" / "what-is-proven.md").read_text("utf-8")
+    row = f"| {whole} | {noticed} | {survived} | {share} ({low[:-1]} to {high[:-1]}) |"
+    assert re.search(rf"--seed {seed}`[^|]* {re.escape(row)}", page)
 
 
 @pytest.mark.slow
