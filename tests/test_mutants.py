@@ -115,16 +115,18 @@ def test_the_page_says_what_was_recorded(seed):
 
 
 @pytest.mark.slow
-def test_a_fault_is_noticed_by_a_test_and_a_harmless_change_is_not(tmp_path, monkeypatch):
-    file, test = "tokenizer/written.py", ["tests/tokenizer/test_written.py"]
+def test_faults_are_noticed_harmless_changes_are_not_and_endless_ones_stop(tmp_path, monkeypatch):
+    file, test = "model/targets.py", ["tests/model/test_targets.py"]
     source = (line_faults.PACKAGE / file).read_text("utf-8")
     monkeypatch.setattr(mutants, "_tree", None, raising=False)
     mutants._begin(str(tmp_path))
     harmless = Fault(file, 1, "", "", "", source + "\n")
-    broken = Fault(file, 1, "", "", "", source + "\ndel is_control\n")
+    broken = Fault(file, 1, "", "", "", source + "\nTargets.of = lambda labels: Targets(0.0, 1.0)\n")
+    endless = Fault(file, 1, "", "", "", source + "\nwhile True: pass\n")
     assert mutants._judge((harmless, test))[1].outcome == "survived"
     _, verdict = mutants._judge((broken, test))
-    assert verdict.outcome == "killed" and verdict.by.startswith(
-        ("tests/tokenizer", "import: tests/tokenizer")
-    )
-    assert mutants._pass(test).outcome == "survived"
+    assert verdict.outcome == "killed" and verdict.by.startswith("tests/model/test_targets.py::")
+    monkeypatch.setattr(mutants, "SECONDS", 3)
+    assert mutants._judge((endless, test))[1].outcome == "timed out"
+    monkeypatch.setattr(mutants, "SECONDS", 300)
+    assert mutants._judge((harmless, test))[1].outcome == "survived"
