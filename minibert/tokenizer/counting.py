@@ -202,7 +202,7 @@ def count_words(
     threads : int or None
         How many threads count at once; by default one for each core that this process may use. The Python
         core uses one.
-    core : {"auto", "c", "python"}
+    core : {"auto", "c", "python"}, default "auto"
         Which core counts; "auto" is C where the extension is built and there is no never_split.
     special_tokens : iterable of str
         Tokens that are left out wherever they are written in the text; by default BERT's five.

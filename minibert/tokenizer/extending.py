@@ -160,7 +160,7 @@ def learn_pieces(
         How many pieces are wanted.
     special : iterable of str
         Special tokens that are added as well, and are not learnt a second time.
-    core : {"auto", "c", "python"}
+    core : {"auto", "c", "python"}, default "auto"
         Which core makes the merges; both give the same pieces.
 
     Returns

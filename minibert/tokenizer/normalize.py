@@ -60,7 +60,7 @@ class BasicTokenizer:
         Drop combining marks after canonical decomposition (NFD); by default as `lower_case`.
     tokenize_chinese_chars : bool, default True
         Make a word of every CJK ideograph.
-    compat : {"google", "hf-slow", "hf-fast"}
+    compat : {"google", "hf-slow", "hf-fast"}, default "google"
         Whose words to make, by Unicode 15.0.0; docs/tokenizer.md has all differences in a table.
 
         - "google": those of the released code, `tokenization.py`.

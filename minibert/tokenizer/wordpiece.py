@@ -80,7 +80,7 @@ class Tokenizer(FamiliarNames):
     max_input_chars_per_word : int or None
         The most characters of a word; a longer one becomes [UNK]. By default 200, in Hugging Face's two modes
         100.
-    compat : {"google", "hf-slow", "hf-fast"}
+    compat : {"google", "hf-slow", "hf-fast"}, default "google"
         Whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in Python;
         "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as theirs does.
     additional_special_tokens : iterable of str
@@ -92,7 +92,7 @@ class Tokenizer(FamiliarNames):
         words are not split into it.
     split_special_tokens : bool, default False
         Whether to read special tokens that are written out in a text letter by letter.
-    core : {"auto", "c", "python"}
+    core : {"auto", "c", "python"}, default "auto"
         Which core splits words; "auto" is C if its extension is built. They differ only in speed.
 
     Attributes
@@ -370,7 +370,7 @@ class Tokenizer(FamiliarNames):
             The second text of each, of the same type.
         max_length : int or None
             The most ids of a sequence, including [CLS] and [SEP]; by default nothing is cut.
-        truncation : {"longest_first", "only_first", "only_second"}
+        truncation : {"longest_first", "only_first", "only_second"}, default "longest_first"
             Which text of a pair loses pieces, always at its end, if the pair is too long. With
             "longest_first" it is the longer one, piece by piece; the second if both are equally long (as in
             Google's code).

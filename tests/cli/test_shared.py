@@ -377,6 +377,38 @@ def test_there_is_no_completion_for_other_shells(capsys):
     )
 
 
+# --quiet
+
+
+@pytest.mark.parametrize(
+    ("words", "function"),
+    [
+        ("extend --model m --out x --n 3", "pretraining.extension.extend"),
+        ("evaluate --model m", "pretraining.predict.evaluate"),
+        ("predict --model m --out x", "finetuning.run.predict"),
+    ],
+)
+def test_progress_is_shown_unless_it_should_be_quiet(words, function, tmp_path, monkeypatch):
+    class Enough(Exception):
+        pass
+
+    def note(*_, show, **__):
+        shown.append(show)
+        raise Enough
+
+    shown = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"minibert.{function}", note)
+    for flags in ([], ["--quiet"], ["--quiet", "--json"]):
+        with pytest.raises(Enough):
+            cli.main([*words.split(), *flags])
+    assert shown == [True, False, False]
+    if "predict" not in words:  # which shows its progress beside JSON
+        with pytest.raises(Enough):
+            cli.main([*words.split(), "--json"])
+        assert shown[-1] is False
+
+
 # --config
 
 
