@@ -14,7 +14,7 @@ from minibert.api.calls import called_with
 from minibert.api.corpora import texts_or_names
 from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
-from minibert.base.foreign_names import loaded_by
+from minibert.base.foreign_names import ExplainsNames, explains_foreign_attributes, loaded_by
 from minibert.base.json_files import fits, read_json, schema_error
 from minibert.base.options import RunOptions, option
 from minibert.base.paths import path_of
@@ -62,9 +62,10 @@ BOOKS = "the books in the package"
 PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
 
 
+@explains_foreign_attributes
 @loaded_by("minibert.Run.open")
 @dataclass(frozen=True)
-class Run(Generic[Report]):
+class Run(Generic[Report], metaclass=ExplainsNames):
     """A finished run: its folder, its report and its model; a notebook shows its page."""
 
     folder: Path

@@ -181,7 +181,7 @@ class Encoded:
     def __getitem__(self, index: int) -> "Encoded":
         """Return one of the sequences, counted from the end if negative; its arrays are views."""
         if isinstance(index, str):
-            advice = attribute_advice("Encoded", index) or "use an attribute, such as hidden_states[-1]."
+            advice = attribute_advice(Encoded, index) or "use an attribute, such as hidden_states[-1]."
             raise InputError(f"An Encoded has no {index!r}; {advice}")
         if not -len(self) <= index < len(self):  # this also ends an iteration
             raise IndexError(f"There is no sequence {index}, there are {len(self)}.")

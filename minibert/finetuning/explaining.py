@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
+from minibert.base.foreign_names import explains_foreign_attributes
 from minibert.core.head_kinds import KINDS, SEQUENCES, SIGMOIDS, SOFTMAX, SQUARES
 from minibert.finetuning.models import Finetuned
 from minibert.model import heads
@@ -33,6 +34,7 @@ class Word(NamedTuple):
     score: float  # negative if the word speaks against the answer
 
 
+@explains_foreign_attributes
 @dataclass(frozen=True)
 class Explanation:
     """The contribution of each word to an answer; it prints as a list, and in a notebook as coloured text."""

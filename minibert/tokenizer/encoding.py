@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minibert.base.errors import InputError
+from minibert.base.foreign_names import explains_foreign_attributes, no_attribute
 from minibert.base.terminal import counted
 from minibert.core.arrays import Array
 from minibert.core.wordpiece import SPECIAL_TOKENS
@@ -106,6 +107,7 @@ class _Aligned:
         return self._alignment
 
 
+@explains_foreign_attributes
 @dataclass(eq=False, repr=False)
 class Encoding(_Aligned):
     """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
@@ -220,10 +222,11 @@ class TextEncoding(Encoding):
             batch = self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)
             self._alignment = batch.offsets, batch.word_ids
         else:
-            raise AttributeError(name)
+            raise no_attribute(self, name)
         return self.__dict__[name]
 
 
+@explains_foreign_attributes
 @dataclass(eq=False, repr=False)
 class BatchEncoding(_Aligned):
     """S sequences end to end, without padding, as in a `Batch`.

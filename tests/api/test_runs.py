@@ -217,5 +217,5 @@ def test_a_call_without_names_or_with_too_few_arguments_says_which():
         minibert.pretrain(["A fine film.", "A dull one."], 20)
     with pytest.raises(TypeError, match=r"^finetune\(\) needs data, model; give a value for each"):
         minibert.finetune("classify")
-    with pytest.raises(TypeError, match=r"^TextClassifier\(\) needs model; give a value for each"):
+    with pytest.raises(TypeError, match=r"^TextClassifier\(\) needs model; give a value for it"):
         minibert.TextClassifier()
