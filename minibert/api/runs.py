@@ -66,10 +66,17 @@ PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-trainin
 @loaded_by("minibert.Run.open")
 @dataclass(frozen=True)
 class Run(Generic[Report], metaclass=ExplainsNames):
-    """A finished run: its folder, its report and its model; a notebook shows its page."""
+    """A finished run: its folder, its report and its model; a notebook shows its page.
+
+    Attributes
+    ----------
+    folder : Path
+    report : dict
+        The contents of `report.json`: a PretrainReport, or a FinetuneReport.
+    """
 
     folder: Path
-    report: Report  # the contents of `report.json`: a PretrainReport, or a FinetuneReport
+    report: Report
 
     @classmethod
     def open(cls, folder: str | Path) -> "Run[Any]":

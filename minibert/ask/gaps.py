@@ -22,7 +22,15 @@ Masked = tuple[np.ndarray, abc.Sequence[int]]  # the ids of a sequence (n,), and
 
 @explains_foreign_attributes
 class Guess(NamedTuple):
-    """A word for a gap, with its probability."""
+    """A word for a gap, with its probability.
+
+    Attributes
+    ----------
+    token : str
+        The word, or one of its pieces.
+    probability : float
+        From 0 to 1; for a word of several pieces the product of theirs.
+    """
 
     token: str
     probability: float

@@ -172,7 +172,15 @@ def _read(letter: str, folder: Path) -> Compared:
 @explains_foreign_attributes
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`: `to_json`, `text` for a terminal and `write` for a browser."""
+    """The result of `compare`: `to_json`, `text` for a terminal and `write` for a browser.
+
+    Attributes
+    ----------
+    runs : sequence of Compared
+        The runs, each with the letter that it has in tables and pictures.
+    by : str
+        What curves are drawn over, such as "step".
+    """
 
     runs: Sequence[Compared]
     by: str

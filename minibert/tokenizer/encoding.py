@@ -81,7 +81,19 @@ class _Aligned:
         return tuple((name, self[name]) for name in MODEL_INPUTS)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a model's input by its name, or `default`."""
+        """Return a model's input by its name, or a default.
+
+        Parameters
+        ----------
+        name : str
+            Such as "input_ids".
+        default : object, optional
+            What to return for any other name.
+
+        Returns
+        -------
+        array, or the default
+        """
         if name not in self:
             return default
         return self[name]
