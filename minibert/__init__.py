@@ -59,7 +59,10 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first asked for (PEP 562)."""
     if name not in _MODULES:
         from minibert.base.errors import did_you_mean
+        from minibert.base.foreign_names import name_advice
 
+        if advice := name_advice(name):
+            raise AttributeError(f"module 'minibert' has no attribute {name!r}; {advice}")
         offer = f"it offers {', '.join(__all__)}; {did_you_mean(name, __all__)}".rstrip("; ")
         raise AttributeError(f"module 'minibert' has no attribute {name!r}; {offer}")
     from importlib import import_module

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from minibert.base.errors import (
     warn,
 )
 from minibert.base.files import atomic_json, atomic_text, sole_writer
+from minibert.base.foreign_names import ExplainsNames, explains_foreign_attributes
 from minibert.base.json_files import read_json
 from minibert.base.options import option
 from minibert.base.paths import path_of
@@ -67,8 +68,9 @@ class NotFitted(InputError, AttributeError):
     """Report that an estimator was used before it was fitted or loaded."""
 
 
+@explains_foreign_attributes
 @dataclass(eq=False, repr=False)
-class Estimator(Parameterised, FinetuneArguments, ABC):
+class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
     """Fine-tuning for data in memory; a subclass says what is learnt.
 
     Parameters are only checked by `fit`. They are the options of `minibert finetune` and have the same names,

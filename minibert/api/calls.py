@@ -112,7 +112,8 @@ def checking_arguments(function: Callable[P, R]) -> Callable[P, R]:
         given = {*by_place, *kwargs}
         missing = [each for each in required if each not in given]
         if missing:
-            raise TypeError(f"{name}() needs {', '.join(missing)}; give a value for each.")
+            each = "each" if len(missing) > 1 else "it"
+            raise TypeError(f"{name}() needs {', '.join(missing)}; give a value for {each}.")
         return function(*args, **kwargs)
 
     return call
@@ -151,8 +152,8 @@ def explains_unknown_arguments(
 
 def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: str) -> str:
     """Say what to do instead of giving a method an argument that it does not have."""
-    if unknown in METHOD_ARGUMENTS:
-        return METHOD_ARGUMENTS[unknown]
+    if advice := METHOD_ARGUMENTS.get(method, {}).get(unknown):
+        return advice
     if unknown in DEV_ARGUMENTS and "dev" in names:
         return f"{method} takes dev=(X_dev, y_dev)."
     if unknown == "batch_size" and method != "fit":

@@ -16,7 +16,7 @@ from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import Bert, warn_of_cut_texts
 from minibert.base.errors import InputError
-from minibert.base.foreign_names import explains_foreign_attributes
+from minibert.base.foreign_names import ExplainsNames, explains_foreign_attributes
 from minibert.base.model_names import on_disk
 from minibert.base.options import option
 from minibert.base.texts import refuse_empty
@@ -30,7 +30,7 @@ LOADING = ("model", "engine", "threads", "dtype")  # a change of these loads the
 @explains_foreign_attributes
 @explains_arguments
 @dataclass(eq=False, repr=False)
-class TextEncoder(Parameterised):
+class TextEncoder(Parameterised, metaclass=ExplainsNames):
     """Turn texts, or pairs of texts, into vectors with a trained BERT, which is not changed.
 
     It fits into a scikit-learn pipeline like any other transformer. `fit` has nothing to learn: it only loads

@@ -253,7 +253,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
                 raise InputError(f"y has {values}; give labels of one type.")
             if first != value:
                 raise InputError(f"y has both {short(first)} and {short(value)}; give them one name.")
-        self.classes_ = np.unique(np.array(list(by_name.values())))
+        self.classes_: NDArray[Any] = np.unique(np.array(list(by_name.values())))
 
     @explains_unknown_arguments
     def predict(self, X: Any) -> NDArray[Any]:

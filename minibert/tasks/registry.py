@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, did_you_mean
+from minibert.base.foreign_names import FOREIGN_TASKS
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Task
 
@@ -190,6 +191,8 @@ def create(
         all_tasks = f"for a table of your own give {', '.join(CUSTOM_TABLES)}; "
         all_tasks += f"for official files there are {', '.join(official)}."
         advice = did_you_mean(word, TASKS.keys(), all_tasks, n=3, cutoff=0.7)
+        if ours := FOREIGN_TASKS.get(word.replace("_", "-")):
+            advice = f"did you mean {ours}?"
         if versions:
             advice = f"did you mean {' or '.join(versions)}?"
         stem = PurePath(word).stem

@@ -171,7 +171,7 @@ def learn_pieces(
     Raises
     ------
     InputError
-        When `n` is not a positive whole number, or no piece can be learned.
+        When `n` is not a positive whole number, or no piece can be learnt.
     """
     whole_number("n", n, 1)
     batch = tokenizer.encode_batch(list(words), add_special_tokens=False)

@@ -14,8 +14,14 @@ from typing import Any, overload
 
 import numpy as np
 
-from minibert.base.errors import InputError, naming, warn
-from minibert.base.foreign_names import explains_folder, explains_foreign_arguments
+from minibert.base.errors import InputError, did_you_mean, naming, warn
+from minibert.base.foreign_names import (
+    ExplainsNames,
+    explains_folder,
+    explains_foreign_arguments,
+    explains_foreign_attributes,
+    refuse_unknown,
+)
 from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
@@ -56,7 +62,8 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
     return rules
 
 
-class Tokenizer(FamiliarNames):
+@explains_foreign_attributes
+class Tokenizer(FamiliarNames, metaclass=ExplainsNames):
     """Turn text into WordPiece ids and back.
 
     Special tokens that are written out in a text, such as "[MASK]" or one of the model's own, are always one
@@ -491,7 +498,9 @@ class Tokenizer(FamiliarNames):
         InputError
             When a file is missing, is not UTF-8 or JSON, or does not contain a BERT vocabulary.
         """
-        inspect.signature(cls).bind([], **overrides)  # TypeError for what is not an argument
+        known = [name for name in inspect.signature(cls).parameters if name != "vocab"]
+        name = f"{cls.__name__}.from_pretrained"
+        refuse_unknown(overrides, known, name, lambda given: did_you_mean(given, known, "leave it out."))
         stored = formats.read(path_of(path, "path"))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"

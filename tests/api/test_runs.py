@@ -217,5 +217,5 @@ def test_call_with_unnamed_or_missing_arguments_names_them():
         minibert.pretrain(["A fine film.", "A dull one."], 20)
     with pytest.raises(TypeError, match=r"^finetune\(\) needs data, model; give a value for each"):
         minibert.finetune("classify")
-    with pytest.raises(TypeError, match=r"^TextClassifier\(\) needs model; give a value for each"):
+    with pytest.raises(TypeError, match=r"^TextClassifier\(\) needs model; give a value for it"):
         minibert.TextClassifier()
