@@ -120,6 +120,8 @@ MISUSES = {
     "call: a model": "load('model')(FEW)",
     "compare: two runs as arguments": "compare('pretrained', 'tuned')",
     "compare: one run": "compare('pretrained')",
+    "verify: no run or model": "verify('nowhere')",
+    "verify: a step that is not in the log": "verify('pretrained', replay=99)",
     "show: a number": "show(3)",
 }
 
