@@ -259,7 +259,7 @@ def write_verified(at: Path) -> None:
     shutil.copytree(at / "run/best", at / "stopped/best")
     _, params, _ = hub.load(at / "model")
     optimizer = SimpleNamespace(m=params.flat, v=params.flat, updates=3)
-    state = {"step": 3, "position": [0, 3], "seconds": 1.25, "plan": {}}
+    state = {"step": 3, "position": [0, 3], "seconds": 1.25, "plan": {"best": 0.5}}
     save_checkpoint(checkpoint_path(at / "stopped/checkpoints", 3), params, optimizer, state)
     shutil.copytree(at / "pretrained", at / "altered")
     lines = [json.loads(line) for line in (at / "altered/metrics.jsonl").read_text().splitlines()]

@@ -5,7 +5,7 @@
 A run folder holds `training.json` (the options), `vocab.txt`, `shards/`, `checkpoints/`, `metrics.jsonl`,
 what Hugging Face reads besides (`config.json`, `model.safetensors`, `tokenizer_config.json` and
 `tokenizer.json`), `report.html` from the first step on, and at the end `report.json`, with `trace.json` and
-`trace-events.json` where a trace was asked for.
+`trace-events.json` where a trace was asked for. The report has checksums of the model, for `minibert verify`.
 """
 
 import dataclasses

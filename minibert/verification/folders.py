@@ -156,8 +156,8 @@ def _check_model(found: Verification) -> Parameters | None:
     """Check weights, configuration, vocabulary and task of a model; return its parameters, if readable."""
     folder = found.folder
     config = params = tokenizer = None
-    weights = hub.weights_of(folder)
     with found.reading(CONFIG_FILE):
+        weights = hub.weights_of(folder)
         config = BertConfig.from_dict(read_config(config_in(locate(folder).folder)))
         with found.reading(weights.name if weights else WEIGHTS_FILE):
             _, params, _ = hub.load(folder)
@@ -243,7 +243,7 @@ def _check_pretraining(found: Verification) -> None:
     with found.reading(PRETRAINING_FILE):
         options = PretrainOptions.load(folder / PRETRAINING_FILE).resolved()
     report = _report_of(found)
-    if report or hub.weights_of(folder):
+    if report or (folder / WEIGHTS_FILE).exists():
         params = _check_model(found)
     if (folder / TOKENIZER_CONFIG_FILE).is_file():
         with found.reading(VOCABULARY_FILE):
@@ -257,11 +257,13 @@ def _check_pretraining(found: Verification) -> None:
             found.wrong(VOCABULARY_FILE, f"{what}; {COPY}.")
     _check_shards(found, tokenizer if has_vocabulary else None)
     last = _check_training(found, report, config, 4)
-    if last is None or not report or last.state["step"] != report["steps"]:
+    step = last.state["step"] if last else 0
+    if not report or step > report["steps"]:
         return  # a run that goes on replaces its model before its report
     _check_digests(found, REPORT, report.get("crc32", {}), crc32_of)
-    weights = last.params.flat.astype(np.float32)
-    if params and not (params.flat.shape == weights.shape and np.array_equal(params.flat, weights)):
+    if params is None or last is None or step < report["steps"]:
+        return
+    if not np.array_equal(params.flat, last.params.flat.astype(np.float32)):
         found.wrong(WEIGHTS_FILE, f"is not the model of the last checkpoint; {COPY}, or resume the run.")
 
 
@@ -281,12 +283,13 @@ def _check_finetuning(found: Verification) -> None:
         _check_runs(found, runs, is_finished=bool(report))
         return
     last = _check_training(found, report, None, 2)
-    if last is not None and options and not report:
+    plan = last.state.get("plan", {}) if last else {}
+    if last and options and not report and "best" in plan:
         with found.reading(BEST):
             epoch = read_json(folder / BEST / BEST_FILE, FIELDS, ADVICE, largest=sys.maxsize)
             if epoch["step"] <= last.state["step"]:  # otherwise the checkpoint does not know it yet
                 files = (TAGGER_WEIGHTS_FILE,) if options.feature_based else (CONFIG_FILE, WEIGHTS_FILE)
-                state: Any = SimpleNamespace(plan=last.state["plan"])
+                state: Any = SimpleNamespace(plan=plan)
                 best_epoch(folder, state, files)
 
 

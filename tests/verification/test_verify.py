@@ -279,6 +279,16 @@ def test_a_tagger_of_frozen_vectors_is_whole(tmp_path):
 
 
 @pytest.mark.thorough
+def test_a_fine_tuning_that_was_stopped_before_its_first_evaluation_is_whole(model, sst2, tmp_path):
+    def stop(step, values):
+        os.kill(os.getpid(), 2)
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune(small_options(model, sst2), tmp_path / "run", show=False, on_log=stop)
+    assert "checkpoint up to step" in assert_whole(tmp_path / "run", "fine-tuning run")
+
+
+@pytest.mark.thorough
 def test_a_fine_tuning_that_was_stopped_is_whole(model, sst2, tmp_path):
     out = tmp_path / "run"
 

@@ -121,7 +121,7 @@ class _Names:
                 raise ValueError(f"it has more than {MOST_INSTRUCTIONS:,} instructions")
             name = opcode.name
             if name in ("GLOBAL", "INST"):
-                self.names[argument.replace(" ", ".", 1)] = None
+                self.names[str(argument).replace(" ", ".", 1)] = None
             elif name == "STACK_GLOBAL":
                 parts = stack[-2:]
                 is_plain = len(parts) == 2 and all(type(part) is str for part in parts)
