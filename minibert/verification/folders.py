@@ -124,8 +124,11 @@ def _listed_digests(found: Verification) -> dict[str, str]:
 
 
 def _sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
     with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _check_digests(
@@ -193,7 +196,7 @@ def _check_tokenizer(found: Verification, tokenizer: Tokenizer, config: BertConf
                 found.wrong(VOCABULARY_FILE, f"{what}; {AGAIN}.")
     if (folder / TOKENIZER_CONFIG_FILE).is_file():
         with found.reading(TOKENIZER_CONFIG_FILE):
-            longest = read_json(folder / TOKENIZER_CONFIG_FILE).get("model_max_length")
+            longest: Any = read_json(folder / TOKENIZER_CONFIG_FILE).get("model_max_length")
             if fits(longest, float) and config.P < longest < NO_LIMIT:
                 what = f"model_max_length={longest} is more than the {config.P} positions of {CONFIG_FILE}"
                 found.wrong(TOKENIZER_CONFIG_FILE, f"{what}; set it to {config.P}.")
@@ -322,7 +325,10 @@ def _report_of(found: Verification) -> Mapping[str, Any] | None:
 def _check_shards(found: Verification, tokenizer: Tokenizer | None) -> None:
     """Check the token shards of a run, and that they are of its vocabulary; others elsewhere are not read."""
     shards = found.folder / "shards"
-    if (shards / ELSEWHERE).exists() or not shards.exists():
+    if (shards / ELSEWHERE).exists():
+        found.right("shards: in another folder, which is not read")
+        return
+    if not shards.exists():
         return
     with found.reading("shards"):
         opened = open_shards(shards, tokenizer)

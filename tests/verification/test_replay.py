@@ -10,6 +10,7 @@ from safetensors import safe_open
 from small_runs import change_json, change_record, run_options
 
 import minibert
+from minibert import cli
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_tensors
 from minibert.hub.checkpoint import BUFFERS, _checksum
@@ -144,3 +145,17 @@ def test_a_step_that_is_not_in_the_log_is_refused(trained, run, capsys):
         minibert.verify(run, replay=1)
     said = ends_badly(capsys, 2, "verify", str(trained), "--replay", "0")
     assert said == "minibert: --replay 0 is not a step in metrics.jsonl; it has 1 to 6.\n"
+
+
+@pytest.mark.thorough
+def test_token_shards_in_another_folder_are_read_by_a_replay_alone(trained, corpus, tmp_path, capsys):
+    shards, out = tmp_path / "shards", tmp_path / "run"
+    assert cli.main(["data", str(corpus), "--vocab", str(trained), "--out", str(shards), "--quiet"]) == 0
+    pretrain(run_options(None, vocab_size=8192, shards=str(shards), evaluations=0), out, show=False)
+    verified = minibert.verify(out, replay=5)
+    assert verified.findings == []
+    assert "shards: in another folder, which is not read" in verified.checked
+    shutil.rmtree(shards)
+    assert minibert.verify(out).findings == []
+    [(_, message)] = found(out, 5)
+    assert "step 5 can't be computed again: " in message and "is not there" in message
