@@ -203,7 +203,6 @@ minibert compare tuned model
 minibert compare tuned tuned
 minibert verify
 minibert verify nowhere
-minibert verify empty
 minibert verify pretrained --replay 99
 minibert verify pretrained --replay first
 minibert verify tuned --replay 1

@@ -13,9 +13,9 @@ from minibert.pretraining.options import PretrainOptions
 def run_options(corpus: Path | None, **more) -> PretrainOptions:
     """Six steps of two lengths, of which every second leaves a checkpoint that is kept."""
     given = dict(
-        corpus=(str(corpus),) if corpus else (), vocab_size=90, seq_length="8:0.5,16:0.5", batch_size=8, max_positions=16,
-        steps=6, evaluations=1, held_out=0.2, engine="numpy", threads=1, checkpoint_steps=2, keep=0,
-        size="1-16-2",
+        corpus=(str(corpus),) if corpus else (), vocab_size=90, seq_length="8:0.5,16:0.5", batch_size=8,
+        max_positions=16, steps=6, evaluations=1, held_out=0.2, engine="numpy", threads=1, checkpoint_steps=2,
+        keep=0, size="1-16-2",
     )  # fmt: skip
     return PretrainOptions(**given | more)
 
