@@ -480,7 +480,7 @@ def _finish(
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
         "examples": examples,
-        "crc32": {name: crc32_of(run / name) for name in DIGESTED},
+        "crc32": {name: crc32_of(run / name) for name in DIGESTED if (run / name).is_file()},
         "folder": str(run),
     }
     report["page"] = str(page.write("finished", report))

@@ -206,6 +206,16 @@ def test_a_run_of_an_earlier_version_is_whole(copied):
     assert "run: finished, 4 checkpoints" in assert_whole(copied, "pre-training run")
 
 
+@pytest.mark.thorough
+def test_a_run_of_an_earlier_version_goes_on_and_gets_digests(copied, corpus, monkeypatch):
+    monkeypatch.setattr(evaluation, "PASSES", 1)
+    make_old(copied)
+    (copied / "tokenizer.json").unlink()
+    pretrain(run_options(corpus, steps=7), copied, resume=True, show=False)
+    text = assert_whole(copied, "pre-training run")
+    assert "run: finished, 5 checkpoints up to step 7" in text and "digests: 4 of 4 files" in text
+
+
 def test_a_run_that_was_killed_is_whole(copied):
     """Ahead of its last checkpoint, its log may end in the middle of a line."""
     for name in (LAST, "report.json"):
