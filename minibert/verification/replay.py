@@ -85,7 +85,7 @@ def _compare(found: Verification, step: int, log: Log) -> None:
     begin = f"the checkpoint of step {first - 1:,}" if first > 1 else "the beginning"
     how = f"computed again from {begin} by {task.ops.name} in {task.options.dtype}"
     if not differing:
-        same = f"loss {log[step]['loss']!r} and all other numbers have the same bits"
+        same = f"loss {log[step].get('loss')!r} and all other numbers have the same bits"
         found.right(f"step {step:,}, {how}: {same}")
         return
     number = min(differing)

@@ -45,7 +45,7 @@ SMALLER = [
     (r"--restarts \d", "--restarts 1"),
     (r"--save-every 1000", "--save-every 1"),
     (r"@1000", "@1"),
-    (r"--replay 1000", "--replay 2"),
+    (r"--replay \d+", "--replay 2"),
     (r"@4000", "@2"),
     (r"\bminutes=[\d.]+", "steps=2"),
     (r"\bsteps=200\b", "steps=2"),
