@@ -24,7 +24,8 @@ from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 COMMANDS = commands()
 # What answers at once, or whose results are its progress.
-NO_PROGRESS = "classify compare export fill-mask gradcheck info score score-text show tag tokenize verify".split()
+NO_PROGRESS = "classify compare export fill-mask gradcheck info score score-text show tag tokenize".split()
+NO_PROGRESS += ["verify"]
 
 
 def printed(capsys, *words):
