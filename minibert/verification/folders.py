@@ -12,6 +12,7 @@ import numpy as np
 
 from minibert import hub
 from minibert.api.runs import PRETRAINING_FILE, Run
+from minibert.base.bundled_models import DIGESTS_FILE
 from minibert.base.errors import InputError
 from minibert.base.files import crc32_of, open_file
 from minibert.base.json_files import fits, read_json
@@ -48,7 +49,6 @@ from minibert.training.runlog import METRICS
 from minibert.verification.findings import Verification
 from minibert.verification.logs import check_log
 
-DIGESTS_FILE = "SHA256SUMS"  # of a model that is handed on, as sha256sum writes and checks it
 NO_LIMIT = 1e20  # some libraries write such a number for a tokenizer without a longest text
 COPY = "restore it from a copy"
 AGAIN = "copy the folder again"
