@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # editors and type checkers read this; Python does not
     from minibert.experiments.comparison import compare as compare
     from minibert.explorer import show as show
     from minibert.tokenizer import Tokenizer as Tokenizer
+    from minibert.verification import verify as verify
 
 __version__ = "0.2.0.dev0"
 
@@ -51,6 +52,7 @@ _MODULES = {
     "load": "minibert.api.loading",
     "pretrain": "minibert.api.runs",
     "show": "minibert.explorer",
+    "verify": "minibert.verification",
 }
 __all__ = sorted([*_MODULES, "__version__"])
 

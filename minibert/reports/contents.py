@@ -191,5 +191,6 @@ class PretrainReport(TypedDict):
     training_seconds: float
     seconds: float
     examples: list[FilledGap]
+    crc32: NotRequired[dict[str, int]]  # checksums of the model's files, by name
     folder: str
     page: str | None

@@ -173,6 +173,8 @@ MISUSES = {
     "task: as transformers names it": "finetune('text-classification', 'films', 'model')",
     "compare: two runs as arguments": "compare('pretrained', 'tuned')",
     "compare: one run": "compare('pretrained')",
+    "verify: no run or model": "verify('nowhere')",
+    "verify: a step that is not in the log": "verify('pretrained', replay=99)",
     "show: a number": "show(3)",
 }
 

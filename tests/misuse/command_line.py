@@ -203,6 +203,11 @@ minibert compare tuned
 minibert compare tuned pretrained
 minibert compare tuned model
 minibert compare tuned tuned
+minibert verify
+minibert verify nowhere
+minibert verify pretrained --replay 99
+minibert verify pretrained --replay first
+minibert verify tuned --replay 1
 minibert export --model tuned --out model
 minibert export --model tuned --out exported --format onnx
 minibert export --model tuned --out exported --format tensorflow --onnx
