@@ -19,10 +19,12 @@ from minibert.pretraining.evaluation import entropy_of_counts
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import RECIPES, SCHEDULES, Timetable
+from minibert.reports.doctor import Finding
 from minibert.reports.markup import rendered
 from minibert.reports.page import REPORT_FILE, duration, option_rows
 from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import held_out_rows
+from minibert.tokenizer.report import piece_facts
 from minibert.training.loop import State
 from minibert.training.runlog import METRICS, OnLog, read_metrics
 
@@ -60,6 +62,8 @@ class RunPage(AbstractContextManager["RunPage"]):
     ----------
     text_unigram : float
         Unigram entropy of the pieces of the whole text, in nats.
+    text_facts : dict
+        How well the vocabulary suits the text, and how much of it is repeated; for the report.
     """
 
     def __init__(
@@ -75,7 +79,12 @@ class RunPage(AbstractContextManager["RunPage"]):
         self._run = run
         self._engine = engine
         self._peak = peak
-        self.text_unigram = entropy_of_counts(task.text.piece_counts())
+        counts = task.text.piece_counts()
+        self.text_unigram = entropy_of_counts(counts)
+        self.text_facts = piece_facts(counts, task.text.tokenizer) | {
+            "lines": int(task.text.shards.sentence_counts.sum()),
+            "repeated": task.text.repeated,
+        }
         self._due = -math.inf
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -118,7 +127,9 @@ class RunPage(AbstractContextManager["RunPage"]):
 
         return refresh
 
-    def write(self, status: str, report: dict[str, Any] | None = None) -> Path:
+    def write(
+        self, status: str, report: dict[str, Any] | None = None, findings: Sequence[Finding] = ()
+    ) -> Path:
         """Write the page of a run.
 
         Parameters
@@ -127,6 +138,8 @@ class RunPage(AbstractContextManager["RunPage"]):
             "training", "stopped" or "finished".
         report : dict, optional
             Report of a finished run: the content of `report.json`.
+        findings : sequence of Finding
+            What is wrong with a finished run.
 
         Returns
         -------
@@ -153,6 +166,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             held_out=held_out,
             loss=f"{sum(losses) / len(losses):.3f}" if losses else None,
             last=len(losses),
+            findings=findings,
             figures=held_out_rows(held_out) if held_out else [],
             loss_curve=[self._losses(metrics, held_out)],
             examples=report["examples"] if report else [],
