@@ -63,7 +63,9 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         emit(json_text({"folder": str(folder), "findings": [finding._asdict() for finding in findings]}))
     elif findings:
-        emit("\n".join(printable(line) for finding in findings for line in finding.lines().splitlines()))
+        for finding in findings:
+            for line in finding.text().splitlines():
+                emit(printable(line))
     else:
         emit(f"Nothing was found in {counted(len(record.steps), 'step')}.")
     return int(bool(findings))

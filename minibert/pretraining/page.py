@@ -18,6 +18,7 @@ from minibert.pretraining.budget import timetable_of
 from minibert.pretraining.evaluation import entropy_of_counts
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import repeated_share
 from minibert.pretraining.recipes import RECIPES, SCHEDULES, Timetable
 from minibert.reports.doctor import Finding
 from minibert.reports.markup import rendered
@@ -62,8 +63,6 @@ class RunPage(AbstractContextManager["RunPage"]):
     ----------
     text_unigram : float
         Unigram entropy of the pieces of the whole text, in nats.
-    text_facts : dict
-        How well the vocabulary suits the text, and how much of it is repeated; for the report.
     """
 
     def __init__(
@@ -79,12 +78,8 @@ class RunPage(AbstractContextManager["RunPage"]):
         self._run = run
         self._engine = engine
         self._peak = peak
-        counts = task.text.piece_counts()
-        self.text_unigram = entropy_of_counts(counts)
-        self.text_facts = piece_facts(counts, task.text.tokenizer) | {
-            "lines": int(task.text.shards.sentence_counts.sum()),
-            "repeated": task.text.repeated,
-        }
+        self._piece_counts = task.text.piece_counts()
+        self.text_unigram = entropy_of_counts(self._piece_counts)
         self._due = -math.inf
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -126,6 +121,12 @@ class RunPage(AbstractContextManager["RunPage"]):
                 on_log(step, values)
 
         return refresh
+
+    def text_facts(self) -> dict[str, float]:
+        """Return how well the vocabulary suits the text, and how much of it is repeated, for the report."""
+        text = self._task.text
+        sentences, repeated = repeated_share(text.shards)
+        return piece_facts(self._piece_counts, text.tokenizer) | {"lines": sentences, "repeated": repeated}
 
     def write(
         self, status: str, report: dict[str, Any] | None = None, findings: Sequence[Finding] = ()

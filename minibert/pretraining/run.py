@@ -466,7 +466,7 @@ def _finish(
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
         "examples": examples,
-        "text": page.text_facts,
+        "text": page.text_facts(),
         "folder": str(run),
     }
     findings = doctor.examine(doctor.Record(run, options, read_metrics(run), report))

@@ -120,8 +120,8 @@ class PieceFacts(TypedDict):
     unknown: float  # share of [UNK]
     pieces_a_word: float
     vocabulary: int  # number of pieces
-    lines: NotRequired[int]  # of a corpus
-    repeated: NotRequired[float]  # share of a corpus in repeated lines, or less; 0 if it is not known
+    lines: NotRequired[int]  # lines of a corpus that were looked at for repetitions
+    repeated: NotRequired[float]  # share of them, by tokens, that were there before
 
 
 class LabelFacts(TypedDict):

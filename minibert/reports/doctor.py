@@ -43,8 +43,8 @@ class Finding(NamedTuple):
     evidence: str  # a sentence with numbers
     advice: str  # a sentence
 
-    def lines(self) -> str:
-        """Return the finding and the advice, one line each."""
+    def text(self) -> str:
+        """Return two lines, the finding and the advice."""
         return f"{self.rule}: {self.evidence}\n  {self.advice}"
 
 
@@ -165,10 +165,9 @@ class Record:
     def usual(self) -> Any:
         """Return the options with the learning rate and the batch size of the recipe."""
         if self.pretrains:
-            without = dataclasses.replace(self.options, learning_rate=None, batch_size=None)
-            return without.resolved()
-        without = dataclasses.replace(self.options, learning_rates=None, batch_size=None)
-        return without.resolved(hub.hidden_size(self.folder) or hub.hidden_size(self.options.model))
+            return dataclasses.replace(self.options, learning_rate=None, batch_size=None).resolved()
+        width = hub.hidden_size(self.folder) or hub.hidden_size(self.options.model)
+        return dataclasses.replace(self.options, learning_rates=None, batch_size=None).resolved(width)
 
     @cached_property
     def rates(self) -> tuple[float, float]:
@@ -234,14 +233,14 @@ def foreign_vocabulary(run: Record) -> Verdict:
 def duplicated_lines(run: Record) -> Verdict:
     """Find a corpus of which 5% or more are repeated lines.
 
-    It is 2% in Wikipedia and 0.4% in novels, as `pretraining.preparation` has counted. Short texts, of less
-    than 1,000 lines, are left alone; so is text that was made into shards before, whose lines are not known.
+    It is 2% in Wikipedia and 0.4% in novels, whose repetitions `pretraining.preparation` counts and warns of
+    from the same share on. Texts of less than 1,000 lines are left alone, as there.
     """
     text = run.report.get("text", {})
     repeated = text.get("repeated", 0)
     if text.get("lines", 0) < 1000 or repeated < 0.05:
         return None
-    evidence = f"At least {repeated:.0%} of the text is in lines that were there before."
+    evidence = f"In the first {text['lines']:,} lines, {repeated:.0%} of the text was there before."
     return evidence, "Remove repeated lines; held-out text may repeat those of training, too."
 
 
@@ -344,16 +343,16 @@ def batch_too_small(run: Record) -> Verdict:
     """Find batches of a small fraction of the recipe's, whose noise hides what the run has gained.
 
     With a quarter of the recipe's tokens, pre-training stayed on the plateau
-    (docs/log/2026-11-27-batch-ramp.md); an eighth is asked for here, and that the loss differs from step to
-    step by more than it fell over the whole run.
+    (docs/log/2026-11-27-batch-ramp.md). Here it has to be an eighth, and the noise more than the whole gain.
     """
-    size, usual = run.options.batch_size, run.usual.batch_size
+    size, usual, unit = run.options.batch_size, run.usual.batch_size, "examples"
+    if run.pretrains:  # in the shortest of the recipes, sequences end with a length of 32
+        size, usual, unit = run.options.tokens_per_step, 32 * usual, "tokens"
     gain = run.first_loss - run.last_loss
     if run.has_learnt or size * MANY_TIMES > usual or run.noise < gain:
         return None
     noise = f"The loss varies by {run.noise:.2g} from step to step, and fell by {max(0.0, gain):.2g} in all"
-    evidence = f"{noise}; a batch has {size}, the recipe's {usual}."
-    return evidence, "Use larger batches, or a much lower learning rate."
+    return f"{noise}; a batch has {size:,} {unit}, the recipe's {usual:,}.", "Use larger batches."
 
 
 def learnt_by_heart(run: Record) -> Verdict:
@@ -380,17 +379,17 @@ def learnt_by_heart(run: Record) -> Verdict:
 def on_the_plateau(run: Record) -> Verdict:
     """Find a pre-training that does no better than the frequencies of the pieces.
 
-    Every small BERT rests there until it has learnt where to look. In sequences of 10 tokens that took 0.4
-    million tokens, in those of 16 three times as many (docs/log/2026-11-20-plateau.md), about as the square.
-    Copying the tenth of its targets that it sees is worth half a nat of the training loss; more is memory.
+    Small BERTs rest there until they have learnt where to look. In sequences of 10 tokens that took 0.4 million
+    tokens, in those of 16 three times as many (docs/log/2026-11-20-plateau.md), about as the square. Copying
+    the targets that it sees is worth half a nat of the training loss; a whole nat below is memory.
     """
     if not run.pretrains or run.has_learnt or run.unigram is None or run.last_loss < run.unigram - 1:
         return None
     shortest = min(length for length, _ in run.options.lengths)
     expected = ESCAPE_TOKENS * max(1.0, (shortest / ESCAPE_LENGTH) ** 2)
     read = run.values("tokens").max(initial=0)
-    entropy = f"its loss is {run.final_loss:.2f} nats, the unigram entropy {run.unigram:.2f}"
-    evidence = f"The model makes no use of context yet: {entropy}, after {read / 1e6:.2g} million tokens."
+    losses = f"its loss is {run.final_loss:.2f} nats, the unigram entropy {run.unigram:.2f}"
+    evidence = f"The model makes no use of context yet: {losses}, after {read / 1e6:.2g} million tokens."
     when = f"In sequences of {shortest} tokens, expect the escape after {expected / 1e6:.2g} million tokens"
     return evidence, f"{when}; train longer, and begin with sequences of {ESCAPE_LENGTH}."
 
@@ -449,7 +448,6 @@ def slower_machine(run: Record) -> Verdict:
     return evidence, "See what else runs on the machine, and whether it throttles or swaps."
 
 
-# The first finding is shown first: causes before symptoms.
 RULES: Mapping[str, Rule] = {
     "too few targets": too_few_targets,
     "vocabulary of another text": foreign_vocabulary,

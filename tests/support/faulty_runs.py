@@ -16,6 +16,7 @@ from minibert.pretraining.run import pretrain
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 from minibert.training import loop
 
+TEXTS, PAIRS, WORDS = ("text", "label"), ("text", "second", "label"), ("words", "tags")
 LETTERS = "bcdfghklmnprstvw"
 
 
@@ -79,14 +80,7 @@ def small_model(folder: Path, seed: int, size: str) -> Path:
 
 
 def tuned(
-    folder: Path,
-    seed: int,
-    size: str,
-    rows=reviews,
-    task="classify",
-    head=("text", "label"),
-    model=None,
-    **more,
+    folder: Path, seed: int, size: str, rows=reviews, task="classify", head=TEXTS, model=None, **more
 ) -> Path:
     """A fine-tuning of some 100 steps for a table; `rows` makes those of a split from a seed."""
     model = model or small_model(folder, seed, size)
@@ -124,10 +118,8 @@ HEALTHY = {
     "pre-training": pretrained,
     "classes": tuned,
     "numbers": lambda folder, seed, size: tuned(folder, seed, size, prices, "regress"),
-    "tags": lambda folder, seed, size: tuned(folder, seed, size, tagged, "tag", ("words", "tags")),
-    "pairs": lambda folder, seed, size: tuned(
-        folder, seed, size, pairs, head=("text", "second", "label"), epochs=10.0
-    ),
+    "tags": lambda folder, seed, size: tuned(folder, seed, size, tagged, "tag", WORDS),
+    "pairs": lambda folder, seed, size: tuned(folder, seed, size, pairs, head=PAIRS, epochs=10.0),
 }
 
 # Faults
