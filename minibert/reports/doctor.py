@@ -379,8 +379,8 @@ def learnt_by_heart(run: Record) -> Verdict:
 def on_the_plateau(run: Record) -> Verdict:
     """Find a pre-training that does no better than the frequencies of the pieces.
 
-    Small BERTs rest there until they have learnt where to look. In sequences of 10 tokens that took 0.4 million
-    tokens, in those of 16 three times as many (docs/log/2026-11-20-plateau.md), about as the square. Copying
+    Small BERTs rest there until they have learnt where to look: for 0.4 million tokens with sequences of 10,
+    for three times as many with those of 16 (docs/log/2026-11-20-plateau.md), about as the square. Copying
     the targets that it sees is worth half a nat of the training loss; a whole nat below is memory.
     """
     if not run.pretrains or run.has_learnt or run.unigram is None or run.last_loss < run.unigram - 1:
