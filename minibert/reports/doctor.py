@@ -437,7 +437,7 @@ def slower_machine(run: Record) -> Verdict:
     """
     counted_operations = len(run.values("useful_gflops")) > 0
     speeds = run.values("useful_gflops" if counted_operations else "tokens_per_second")
-    if len(speeds) < LEAST_STEPS or not len(run.values("seconds")):
+    if len(speeds) < 5 * LEAST_AVERAGED or not len(run.values("seconds")):
         return None
     fifths = [float(np.median(part)) for part in np.array_split(speeds, 5)]
     seconds = run.values("seconds")
