@@ -100,8 +100,7 @@ class Record:
     @cached_property
     def losses(self) -> np.ndarray:
         """Return the losses of the steps, in a pre-training those of masked words alone: (n,)."""
-        is_masked = bool(self.steps) and "mlm_loss" in self.steps[0]
-        return self.values("mlm_loss" if is_masked else "loss")
+        return self.values("mlm_loss" if self.pretrains else "loss")
 
     @property
     def averaged(self) -> int:
@@ -157,9 +156,7 @@ class Record:
             if self.unigram is None:
                 return self.last_loss < self.first_loss - LEARNT
             return self.final_loss < self.unigram - LEARNT
-        if trivial_remark(self.report):
-            return False
-        return self.last_loss < (1 - FALLEN) * self.first_loss
+        return not trivial_remark(self.report) and self.last_loss < (1 - FALLEN) * self.first_loss
 
     @cached_property
     def usual(self) -> Any:
