@@ -1,4 +1,4 @@
-"""Say what is wrong with a training: a run that does not learn, or stopped.
+"""Say what is wrong with a training, from its log and its folder.
 
 Reads the folder of a run of pretrain or finetune, finished or not, and names
 what is wrong with the training, the likeliest cause first: a line of evidence,

@@ -432,7 +432,7 @@ def slower_machine(run: Record) -> Verdict:
     were not counted. On a shared machine, healthy runs varied by a third. What lasts less than a minute may
     be another program that has ended.
     """
-    counted_operations = len(run.values("useful_gflops")) > 0
+    counted_operations = run.values("useful_gflops").max(initial=0) >= 1  # smaller ones are rounded too much
     speeds = run.values("useful_gflops" if counted_operations else "tokens_per_second")
     if len(speeds) < 5 * LEAST_AVERAGED or not len(run.values("seconds")):
         return None
