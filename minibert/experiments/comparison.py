@@ -14,6 +14,7 @@ import numpy as np
 from minibert.api.runs import PRETRAINING_FILE, Run
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path, require_intact
+from minibert.base.foreign_names import explains_foreign_attributes
 from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
 from minibert.finetuning.examples import asked_examples
@@ -185,9 +186,18 @@ def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
     return Compared(letter, folder, options, read_metrics(folder), report)
 
 
+@explains_foreign_attributes
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`: `to_json`, `text` for a terminal and `write` for a browser."""
+    """The result of `compare`: `to_json`, `text` for a terminal and `write` for a browser.
+
+    Attributes
+    ----------
+    runs : sequence of Compared
+        The runs, each with the letter that it has in tables and pictures.
+    by : str
+        What curves are drawn over, such as "step".
+    """
 
     runs: Sequence[Compared]
     by: str

@@ -212,5 +212,6 @@ class PretrainReport(TypedDict):
     seconds: float
     examples: list[FilledGap]
     text: NotRequired[PieceFacts]
+    crc32: NotRequired[dict[str, int]]  # checksums of the model's files, by name
     folder: str
     page: str | None

@@ -300,7 +300,7 @@ def rate_too_high(run: Record) -> Verdict:
     Up for good: the last tenth lies above the first steps by 10%, or has lost 30% of what the best tenth had
     gained, and in either case by two deviations of the noise. A new sequence length costs less, for a while.
     """
-    if run.has_learnt and run.report:
+    if run.has_learnt:
         return None
     first, lowest, last = run.first_loss, run.lowest_loss, run.last_loss
     is_above = last - first > max(0.1 * first, 2 * run.noise)

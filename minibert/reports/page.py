@@ -258,7 +258,12 @@ def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.
 
 
 def facts_of(
-    folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: Mapping[str, Any]
+    folder: Path,
+    options: Any,
+    measured: Measured,
+    mistakes: Sequence[Mistake],
+    report: Mapping[str, Any],
+    sweep: str = "",
 ) -> Facts:
     """Return the contents of a run's page.
 
@@ -273,6 +278,8 @@ def facts_of(
         The worst first.
     report : dict
         The contents of `report.json`.
+    sweep : str, default ""
+        The tables of a sweep, if this is its best run.
 
     Returns
     -------
@@ -293,6 +300,7 @@ def facts_of(
         curve=curve,
         mistakes=mistakes,
         findings=examine(Record(folder, options, curve, report)),
+        sweep=sweep,
     )
 
 

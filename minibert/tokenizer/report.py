@@ -74,7 +74,7 @@ def segmented(tokenizer: Tokenizer, words: WordCounts) -> Segmented:
 def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
     """Return the cost of writing held-out text in pieces that are drawn independently.
 
-    Let c(u) and h(u) be the counts of piece u in the text that was learned from and in the held-out text,
+    Let c(u) and h(u) be the counts of piece u in the text that was learnt from and in the held-out text,
     both split greedily; V the number of pieces, and B the number of bytes of the held-out words. The cost is
 
         - (1 / B) * sum over u of h(u) log p(u),      p(u) = (c(u) + 1) / (sum over v of c(v)  +  V)
@@ -86,7 +86,7 @@ def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
     Parameters
     ----------
     learned : Segmented
-        The text that was learned from.
+        The text that was learnt from.
     held_out : Segmented
         The held-out text, with at least one byte, split by the same tokenizer.
 
@@ -114,7 +114,7 @@ def vocabulary_report(
     tokenizer : Tokenizer
         The vocabulary to report on.
     words : WordCounts
-        Words of the text it was learned from, which determine the probabilities and the rarest pieces.
+        Words of the text it was learnt from, which determine the probabilities and the rarest pieces.
     held_out : WordCounts
         Words of other text, on which everything else is measured; if it is empty, those values are None.
     others : mapping of str to Tokenizer, or None
