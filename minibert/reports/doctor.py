@@ -305,7 +305,7 @@ def rate_too_high(run: Record) -> Verdict:
     first, lowest, last = run.first_loss, run.lowest_loss, run.last_loss
     is_above = last - first > max(0.1 * first, 2 * run.noise)
     is_lost = last - lowest > max(0.3 * (first - lowest), 2 * run.noise, 0.02 * first)
-    is_stuck = not run.has_learnt and last > 0.7 * first and run.times_usual_rate > MANY_TIMES
+    is_stuck = last > 0.7 * first and run.times_usual_rate > MANY_TIMES
     if not (is_above or is_lost or is_stuck):
         return None
     norms = run.values("gradient_norm")
