@@ -138,7 +138,7 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
         raise InputError(f"{counted(len(paths), 'run')} can't be compared; name 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("A run is named twice; name different ones.")
-    compared = [_read(letter, path) for letter, path in zip(LETTERS, paths, strict=False)]
+    compared = [read_run(path, letter) for letter, path in zip(LETTERS, paths, strict=False)]
     first, *others = compared
     for other in others:
         if first.kind != other.kind:
@@ -147,8 +147,25 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
     return Comparison(compared, by)
 
 
-def _read(letter: str, folder: Path) -> Compared:
-    """Read one run; raise InputError if the folder contains none, or a whole sweep."""
+def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
+    """Read one run, finished or not.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    letter : str, default "A"
+        What tables and curves call it.
+
+    Returns
+    -------
+    Compared
+
+    Raises
+    ------
+    InputError
+        When the folder contains no run, a damaged one, or a whole sweep.
+    """
     if not folder.is_dir():
         raise InputError(f"'{folder}' is not a folder; name that of a run.", runs=str(folder))
     kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}

@@ -27,6 +27,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
 from minibert.model.batch import TaskBatch
+from minibert.reports.doctor import summary
 from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
@@ -418,7 +419,9 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)},
     }
     report |= approach_report
-    save_report(folder, run.options, measured, mistakes, report)
+    findings = save_report(folder, run.options, measured, mistakes, report)
+    if findings:
+        info_if(run.show)(summary(findings))
     remove_spent(folder)
     return report
 

@@ -63,8 +63,9 @@ from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
+from minibert.reports import doctor
 from minibert.training.loop import Batches, Loop, State, train
-from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger
+from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
@@ -480,10 +481,14 @@ def _finish(
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
         "examples": examples,
+        "text": page.text_facts(),
         "crc32": {name: crc32_of(run / name) for name in DIGESTED if (run / name).is_file()},
         "folder": str(run),
     }
-    report["page"] = str(page.write("finished", report))
+    findings = doctor.examine(doctor.Record(run, options, read_metrics(run), report))
+    if findings:
+        info(doctor.summary(findings))
+    report["page"] = str(page.write("finished", report, findings))
     atomic_json(run / "report.json", report)
     return report
 

@@ -37,6 +37,7 @@ MORE = {  # optional in a report
     "baselines": dict[str, dict[str, float]],
     "untuned": dict[str, float],
     "interval_method": str,
+    **dict.fromkeys(("text", "targets"), dict[str, float]),
     "runs": list[dict],  # type: ignore[type-arg]  # only in the report of a sweep
     **SETTING,
 }

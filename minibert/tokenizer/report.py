@@ -243,3 +243,30 @@ def _never_used_text(count: int, pieces: list[str]) -> str:
     such_as = ", such as" if count > len(pieces) else ""
     names = " ".join(map(printable, pieces))
     return f"{counted(count, 'piece')} {verb} never used{such_as}: {names}"
+
+
+# counts (V,)
+def piece_facts(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, float]:
+    """Return how well a vocabulary suits a text, for the report of a run.
+
+    Parameters
+    ----------
+    counts : (V,) int64
+        How often each piece occurs.
+    tokenizer : Tokenizer
+        The tokenizer that cut the text.
+
+    Returns
+    -------
+    dict
+        "unknown", the share of [UNK]; "pieces_a_word"; and "vocabulary", the number of pieces.
+    """
+    text = np.array(counts)
+    text[[index for index in tokenizer.special_ids if index != tokenizer.unk_id]] = 0
+    total = max(1, int(text.sum()))
+    words = max(1, int(text[~tokenizer.continuation].sum()))
+    return {
+        "unknown": int(text[tokenizer.unk_id]) / total,
+        "pieces_a_word": total / words,
+        "vocabulary": len(text),
+    }
