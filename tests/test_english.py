@@ -16,7 +16,6 @@ FOLDER = PACKAGE / "pretrained" / DEFAULT
 LARGEST = 8_000_000  # bytes
 LETTER = str(ROOT / "docs" / "examples" / "letter.txt")  # which was written for the project
 # What needs no trained weights is tested in tests/base/test_bundled_models.py.
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="minibert/pretrained/english is not here")
 
 
 @pytest.fixture(scope="module")
