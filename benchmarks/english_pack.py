@@ -39,11 +39,11 @@ USE = """\
 
 ```python
 import minibert
-minibert.load("english").fill_mask("The capital of France is [MASK].")
+minibert.load("english").fill_mask("She was born in New [MASK] City.")
 ```
 
 ```
-minibert fill-mask "The capital of France is [MASK]."
+minibert fill-mask "She was born in New [MASK] City."
 ```
 
 transformers loads this folder as it is.
