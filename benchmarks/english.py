@@ -27,7 +27,7 @@ MINIBERT = [sys.executable, "-m", "minibert"]
 # Short sequences first: they are cheap, and teach most of what a small model learns. A last twentieth of 512
 # tokens, at the end of the decay, left the loss two nats higher (docs/log/2026-11-29-english.md).
 LENGTHS = "10:0.03,16:0.03,32:0.14,64:0.35,128:0.45"
-STEPS = 14_650  # of 4,096 tokens each: 60 million, nearly three passes over the text
+STEPS = 14_650  # of 4,096 tokens each: 55 million in all, as short texts do not fill a batch
 RUN = [
     *("--size", "4-192-6"),
     *("--optimizer", "muon"),
