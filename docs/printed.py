@@ -25,6 +25,8 @@ from minibert.course.lesson import OPEN  # noqa: E402
 SITE = HERE / "_build" / "html"
 FOLDED = "tag_hide-input"  # the class of a cell whose code is folded
 KEPT = "tag_answer"  # of one whose code is printed all the same
+WHOLE = 16  # lines of code or output that are not divided between two pages, at most
+FRAME = "<p class='frame'>A page to try things on stands here on the site and in the notebook.</p>"
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -84,6 +86,11 @@ def chapter(number: str, text: str) -> Any:
     for image in article.find_all("img"):
         image["src"] = image["src"].removeprefix("../")
         image.attrs.pop("loading", None)
+    for frame in article.find_all("iframe"):
+        frame.replace_with(BeautifulSoup(FRAME, "html.parser"))
+    for block in article.find_all("pre"):
+        if block.get_text().count("\n") <= WHOLE:
+            block["class"] = "whole"
     for details in article.find_all("details"):
         cell = details.find_parent(class_=FOLDED)
         if cell and KEPT not in cell["class"]:
