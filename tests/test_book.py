@@ -176,18 +176,15 @@ def test_paper_has_answers_unfolded_links_within_the_book_and_no_code_of_picture
     assert answer.has_attr("open") and answer.get_text() == "The answerx = 1"
 
 
-def test_paper_has_no_interactive_page_and_keeps_short_code_on_one_page():
+def test_paper_has_no_interactive_page_and_fits_code_to_its_pages():
     pytest.importorskip("pypdf")
     printed = loaded("printed")
-    short, long = ("\n".join(["x = 1"] * lines) for lines in (5, 50))
-    text = (
-        f"<article><h1>A</h1><iframe srcdoc='<p>b</p>'></iframe><pre>{short}</pre><pre>{long}</pre></article>"
-    )
-    article = printed.chapter("01", text)
-    assert (
-        not article.find("iframe") and printed.FRAME.partition(">")[2].partition("<")[0] in article.get_text()
-    )
-    assert [block.get("class") for block in article.find_all("pre")] == ["whole", None]
+    blocks = "\n".join(["x = 1"] * 5), "\n".join(["x = 1"] * 50), "x" * 115, "x" * 150
+    code = "".join(f"<pre>{block}\n</pre>" for block in blocks)
+    article = printed.chapter("01", f"<article><h1>A</h1><iframe srcdoc='b'></iframe>{code}</article>")
+    assert not article.find("iframe") and "stands here on the site" in article.get_text()
+    classes = [block["class"] for block in article.find_all("pre")]
+    assert classes == [["whole"], [], ["whole", "wide"], ["whole"]]
 
 
 @pytest.mark.slow
