@@ -44,7 +44,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sentences sanitize emulate notebooks docs book site clean
+.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sentences sanitize emulate notebooks docs book site clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -57,6 +57,10 @@ unless = $(if $(filter $1 $(addsuffix =%,$1),$(ARGS)),,$2)
 pretrain: $(VENV)/.with-plots ## train a small BERT for MINUTES on the books in the package, into runs/
 	$(BIN)/minibert pretrain $(strip $(call unless,--size,--size 2-128-4) $(call unless,--dtype,--dtype auto) \
 	  $(call unless,--minutes --steps,--minutes $(MINUTES)) $(ARGS))
+
+english: $(VENV)/.with-plots ## train the BERT in the package anew, into runs/english, and pack it; hours, and it goes on where it was
+	$(BIN)/python benchmarks/english.py $(ARGS)
+	$(BIN)/python benchmarks/english_pack.py runs/english/run
 
 test: $(VENV)/.with-test ## the quick tests: some five minutes on two cores, with the installation
 	$(PYTEST) -m "not slow and not thorough" --hypothesis-profile quick $(TESTS) $(ARGS)
@@ -93,7 +97,7 @@ lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the
 	  $(addprefix csrc/kernels/,*.h *.cpp) tests/native/*.cpp $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
 bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, a day or more; ARGS=--quick for a look
-	@failed=; for script in $(filter-out $(addprefix %/,attention.py learning.py same_bits.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do \
+	@failed=; for script in $(filter-out $(addprefix %/,attention.py english.py english_facts.py english_pack.py english_tables.py learning.py same_bits.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do \
 	  echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || failed="$$failed $$script"; done; \
 	  [ -z "$$failed" ] || { echo "minibert: not measured:$$failed"; exit 1; }
 

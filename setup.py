@@ -5,6 +5,7 @@ costs. With MINIBERT_PURE=1 nothing is compiled, and the wheel is one for every 
 """
 
 import importlib.util
+import json
 import os
 import sys
 from pathlib import Path
@@ -26,6 +27,18 @@ def recipe(folder: str, lost: str) -> Any:
     return module
 
 
+def without_outputs(notebook: Path) -> str:
+    """Write a copy of a notebook without its outputs, which `minibert course` leaves out; return its path."""
+    contents = json.loads(notebook.read_text("utf-8"))
+    for cell in contents["cells"]:
+        if cell["cell_type"] == "code":
+            cell |= {"outputs": [], "execution_count": None}
+    copy = Path("build") / "notebooks" / notebook.name
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_text(json.dumps(contents, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    return str(copy)
+
+
 extensions, commands = [], {}
 compiled = os.environ.get("MINIBERT_PURE", "") in ("", "0")
 if compiled and (wordpiece := recipe("wordpiece", "the C core of the tokenizer")):
@@ -37,7 +50,8 @@ if compiled and (kernels := recipe("kernels", "the kernels in C++")):
     extensions.append(kernels.extension())
     commands["build_ext"] = kernels.BuildKernels
 
-lessons = [str(path) for path in sorted(Path("notebooks").glob("*_*.*")) if path.suffix in (".py", ".ipynb")]
+lessons = [str(path) for path in sorted(Path("notebooks").glob("*_*.py"))]
+lessons += [without_outputs(path) for path in sorted(Path("notebooks").glob("*_*.ipynb"))]
 # `pip install --editable` then writes a path into site-packages, which type checkers and editors follow; by
 # default it installs a hook of imports, which they don't run.
 editable = {"editable_wheel": {"mode": "compat"}}

@@ -76,6 +76,9 @@ ACCENTED = re.compile(
     r"<munderover>\s*(<mi>[^<]*</mi>)\s*(<m[in]>[^<]*</m[in]>)\s*(<mo[^>]*>[^<]</mo>)\s*</munderover>"
 )
 
+EXPLORER = "_static/english.html"  # from the landing page
+FIRST_SENTENCE = "She was born in New [MASK] City."  # the first of those that the landing page names
+
 
 def formula(writer: Any, node: nodes.Element) -> None:
     """Write MathML, which browsers set by themselves."""
@@ -174,6 +177,14 @@ def require_nothing_fetched(app: Any, exception: Exception | None) -> None:
         )
 
 
+def put_explorer(app: Any, exception: Exception | None) -> None:
+    """Write the page that the landing page embeds: the explorer of the model in the package."""
+    if exception or app.builder.format != "html":
+        return
+    if f'src="{EXPLORER}"' in (Path(app.outdir) / "index.html").read_text("utf-8"):
+        minibert.show("english", text=FIRST_SENTENCE).save(Path(app.outdir) / EXPLORER)
+
+
 def put_notebooks(app: Any, config: Any) -> None:
     """Put the notebooks where Sphinx looks: with the tag `solved`, chapters of the book for the open ones."""
     folder = Path(app.srcdir) / "notebooks"
@@ -193,4 +204,5 @@ def setup(app: Any) -> None:
     app.connect("source-read", say_lines)
     app.connect("doctree-read", describe_pictures)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
+    app.connect("build-finished", put_explorer)
     app.connect("build-finished", require_nothing_fetched)

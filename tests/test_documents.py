@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import english_pack
 import numpy as np
 import page_reader
 import pytest
@@ -16,6 +17,7 @@ from page_reader import FENCE, Reader, Step
 from paths import PACKAGE, ROOT
 
 import minibert
+from minibert.base import bundled_models
 from minibert.cli import main
 
 DOCS = ROOT / "docs"
@@ -190,11 +192,20 @@ def trained(tmp_path_factory):
     return folder / "books"
 
 
+@pytest.fixture(scope="session")
+def pretrained(trained, tmp_path_factory):
+    """The folder of the models in the package, in which the same run stands in for one of hours."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    english_pack.pack(trained, folder / bundled_models.DEFAULT)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
-def test_commands_and_samples_run_in_order(page, trained, tmp_path, monkeypatch):
+def test_commands_and_samples_run_in_order(page, trained, pretrained, tmp_path, monkeypatch):
     """As after `make pretrain`, in its folder; they leave files in `runs` alone, which Git ignores."""
+    monkeypatch.setattr(bundled_models, "FOLDER", pretrained)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "runs"))
     for name in ("wandb", "mlflow"):

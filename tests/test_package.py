@@ -1,5 +1,6 @@
 """The package as a newcomer meets it: quick to import, whole when installed, with a compiler and without."""
 
+import json
 import os
 import platform
 import re
@@ -26,6 +27,7 @@ SHIPPED = (
     "csrc",
     "notebooks",
 )
+STAND_IN = "minibert/pretrained/stand-in/model.safetensors"
 COMPILER = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
 CPP_COMPILER = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
 ENGINE = """
@@ -98,6 +100,8 @@ def source_tree(folder):
             shutil.copytree(ROOT / name, folder / name, ignore=built)
         else:
             shutil.copy(ROOT / name, folder / name)
+    (folder / STAND_IN).parent.mkdir(parents=True)
+    (folder / STAND_IN).touch()
     return folder
 
 
@@ -207,17 +211,29 @@ def test_an_unknown_instruction_set_to_build_for_is_refused(tmp_path):
 
 
 @pytest.mark.thorough
-def test_wheel_holds_every_source_the_corpus_and_the_unicode_table(wheel):
+def test_wheel_holds_every_source_the_corpus_the_models_and_the_unicode_table(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "minibert").rglob("*.py")}
     assert sources <= inside
     assert any(name.startswith("minibert/corpora/") for name in inside)
+    models = (ROOT / "minibert" / "pretrained").glob("*/*")
+    assert {STAND_IN, *(str(path.relative_to(ROOT)) for path in models)} <= inside
     assert {"minibert/tokenizer/unicode-15.0.0.txt", "minibert/reports/templates/report.html.j2"} <= inside
     assert {"minibert/explorer/static/bert.js", "minibert/explorer/static/explorer.html.j2"} <= inside
     assert {"minibert/course/static/animation.js", "minibert/course/static/animation.html.j2"} <= inside
     lessons = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.*")}
     shared = {name.partition("data/share/minibert/notebooks/")[2] for name in inside} - {""}
     assert "05_gradients_you_can_trust.ipynb" in lessons and shared == lessons  # for `minibert course`
+
+
+@pytest.mark.thorough
+def test_wheel_has_notebooks_without_outputs_and_stays_small(wheel):
+    with zipfile.ZipFile(wheel) as opened:
+        names = [name for name in opened.namelist() if name.endswith(".ipynb")]
+        notebooks = [json.loads(opened.read(name)) for name in names]
+    code = [cell for notebook in notebooks for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(code) > 100 and not any(cell["outputs"] for cell in code)
+    assert wheel.stat().st_size < 18_000_000
 
 
 @pytest.mark.thorough
@@ -271,9 +287,9 @@ def test_source_distribution_holds_what_the_extension_is_made_of(sdist):
     }
     assert len(sources) > 30
     assert {"csrc/wordpiece/build.py", "csrc/wordpiece/unicode_tables.py", *sources} <= inside
-    assert "minibert/tokenizer/unicode-15.0.0.txt" in inside and "setup.py" in inside
+    assert {"minibert/tokenizer/unicode-15.0.0.txt", STAND_IN, "setup.py"} <= inside
     assert {"NOTICE", "LICENSES/Unicode-3.0.txt"} <= inside
-    assert not [name for name in inside if name.startswith("tests")]
+    assert not [name for name in inside if name.startswith(("tests", "build"))]
 
 
 @pytest.mark.slow

@@ -575,6 +575,7 @@ OF_NO_USER = {
     "engines/numba/jit.py": "sources of the package",
     "explorer/page.py": "scripts and styles of the package; `read_model` reads what a user has",
     "engines/jax/cluster.py": "what the processes of a run tell each other",
+    "base/bundled_models.py": "a model of the package; tests/base/test_bundled_models.py has damaged ones",
     "base/machine.py": "the kernel's files",
     "tokenizer/unicode.py": "a file of the package",
 }

@@ -7,8 +7,13 @@ import json
 import re
 from types import SimpleNamespace
 
+import english_pack
 import pytest
 from paths import ROOT
+from small_tasks import write_model
+
+import minibert
+from minibert.base import bundled_models
 
 pytest.importorskip("furo")
 nodes = pytest.importorskip("docutils.nodes")
@@ -100,3 +105,22 @@ def test_types_of_docstrings_stay_types_and_short_descriptions_stand_below(conf)
     ]
     conf.describe_below(None, "function", "join", None, None, lines)
     assert lines[4:] == ["first : (N,) float32", "    What comes first.", "second", "    the rest."]
+
+
+def test_landing_page_embeds_an_explorer_that_is_written_beside_it(conf, tmp_path, monkeypatch):
+    landing = (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert f'<iframe class="explorer" src="{conf.EXPLORER}"' in landing
+    assert f"*{conf.FIRST_SENTENCE}*" in landing
+    monkeypatch.setattr(bundled_models, "FOLDER", tmp_path)
+    folder = write_model(tmp_path / "english")
+    (folder / bundled_models.DIGESTS_FILE).write_text(english_pack.digests_of(folder))
+    app = SimpleNamespace(outdir=str(tmp_path / "html"), builder=SimpleNamespace(format="html"))
+    (tmp_path / "html" / "_static").mkdir(parents=True)
+    index = tmp_path / "html" / "index.html"
+    index.write_text("a page of another site")
+    conf.put_explorer(app, None)
+    assert not (tmp_path / "html" / conf.EXPLORER).exists()
+    index.write_text(landing)
+    conf.put_explorer(app, None)
+    expected = minibert.show("english", text=conf.FIRST_SENTENCE).html
+    assert (tmp_path / "html" / conf.EXPLORER).read_text("utf-8") == expected

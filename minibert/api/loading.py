@@ -35,10 +35,10 @@ def load(
     Parameters
     ----------
     folder : str or path
-        The folder of a run of minibert, or of a BERT in Hugging Face's or Google's format, whether or not it
-        was fine-tuned with transformers; or the name of a model on the Hub, such as
-        "google-bert/bert-base-uncased", that is in Hugging Face's cache (nothing is downloaded); or
-        `RUN@STEP`, a checkpoint that a pre-training run has kept.
+        "english", the model in the package; the folder of a run of minibert, or of a BERT in Hugging Face's
+        or Google's format, whether or not it was fine-tuned with transformers; or the name of a model on the
+        Hub, such as "google-bert/bert-base-uncased", that is in Hugging Face's cache (nothing is downloaded);
+        or `RUN@STEP`, a checkpoint that a pre-training run has kept.
     engine : str, default "auto"
         The name of the engine.
     threads : int, optional

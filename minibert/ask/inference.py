@@ -313,8 +313,9 @@ class Bert:
         ----------
         folder : str or path
             A folder with `config.json` and `model.safetensors` or `pytorch_model.bin`, or for TensorFlow with
-            `bert_config.json` and `bert_model.ckpt.*`; or the name of a model on the Hub that is in Hugging
-            Face's cache; or `RUN@STEP`, a checkpoint that a run has kept.
+            `bert_config.json` and `bert_model.ckpt.*`; or "english", the model in the package; or the name of
+            a model on the Hub that is in Hugging Face's cache; or `RUN@STEP`, a checkpoint that a run has
+            kept.
         engine : str, default "auto"
             The name of the engine.
         dtype : str or NumPy dtype, default "float32"

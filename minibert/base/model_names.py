@@ -1,6 +1,7 @@
-"""Find a model by its name: a folder, a name on the Hub if it is in Hugging Face's cache, or `RUN@STEP`.
+"""Find a model by its name: a folder, a model in the package, a name on the Hub, or `RUN@STEP`.
 
-`RUN@STEP` is a checkpoint that a pre-training run has kept.
+A name on the Hub is found if the model is in Hugging Face's cache. `RUN@STEP` is a checkpoint that a
+pre-training run has kept.
 """
 
 import os
@@ -8,7 +9,8 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.base.errors import InputError, MissingFile
+from minibert.base.bundled_models import BUNDLED, bundled_folder, not_installed
+from minibert.base.errors import InputError, MissingFile, did_you_mean, warn
 from minibert.base.json_files import fits, parse_json
 from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
@@ -52,31 +54,39 @@ def hub_cache() -> Path:
 
 
 def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
-    """Find the folder of a model by its name on the Hub, if it is in Hugging Face's cache.
+    """Find the folder of a model by its name in the package, or on the Hub if it is in Hugging Face's cache.
 
-    Nothing is downloaded. The cache has a folder for each model; in it, `refs/main` names a commit, and
-    `snapshots/COMMIT` has the files. A folder or file of the same name takes precedence over the cache.
+    Nothing is downloaded. A folder or file of the same name takes precedence, with a warning if it hides a
+    model in the package; then the package, then the cache. The cache has a folder for each model; in it,
+    `refs/main` names a commit, and `snapshots/COMMIT` has the files.
 
     Parameters
     ----------
     model : str or path
-        A name such as "google-bert/bert-base-uncased", or any other name of a model.
+        A name such as "english" or "google-bert/bert-base-uncased", or any other name of a model.
     argument : str, default "folder"
         The argument that gave it, for the error.
 
     Returns
     -------
     Path
-        The snapshot, or the name as a path if the cache has no such model.
+        The folder in the package, or the snapshot; or the name as a path if neither has such a model.
 
     Raises
     ------
     InputError
-        When the name is not a string or a path.
+        When the name is not a string or a path, or a model in the package is damaged.
     """
     path = path_of(model, argument)
     name = os.fspath(model)
-    if os.path.exists(name) or not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
+    if os.path.exists(name):
+        if name in BUNDLED and isinstance(model, str):
+            reason = f"'{name}' is read from the working directory, not the model of that name in the package"
+            warn(f"{reason}; write './{name}' if that is meant, or rename it.")
+        return path
+    if folder := bundled_folder(name):
+        return folder
+    if not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
         return path
     folder = hub_cache() / f"models--{name.replace('/', '--')}"
     # The Hub allows neither ".." nor "--" in a name; in the cache, "--" stands for "/".
@@ -100,7 +110,7 @@ def locate(model: str | Path) -> Place:
     Parameters
     ----------
     model : str or path
-        A folder, a name on the Hub, or `RUN@STEP`.
+        A folder, a model in the package, a name on the Hub, or `RUN@STEP`.
 
     Returns
     -------
@@ -110,7 +120,8 @@ def locate(model: str | Path) -> Place:
     Raises
     ------
     InputError
-        When the run of `RUN@STEP` has not kept that step, or the folder's list of modules is damaged.
+        When the run of `RUN@STEP` has not kept that step, or a model in the package or the folder's list of
+        modules is damaged.
     """
     path = path_of(model)
     run, _, step = str(path).rpartition("@")
@@ -260,16 +271,21 @@ def no_such_model(model: str | Path) -> MissingFile:
     Returns
     -------
     MissingFile
-        For the caller to raise. It says how to fetch a model that may be on the hub.
+        For the caller to raise. It says how to get a model of the package or the hub, or which may be meant.
     """
     path = Path(model)
     if path.is_relative_to(Path.cwd()):  # options hold absolute paths; names on the Hub are short
         path = path.relative_to(Path.cwd())
     name = str(path)
+    if name in BUNDLED:
+        return MissingFile(not_installed(name))
     is_file = path.is_file()
     there = f"There is no folder {name!r}, and minibert downloads nothing"
     if is_file:
         there = f"{name!r} is a file"
+    in_package = {bundled: f"{bundled}, a model in the package" for bundled in BUNDLED}
+    if question := did_you_mean(name.lower(), in_package, cutoff=0.8):
+        return MissingFile(f"{there}; {question}")
     may_be_on_hub = _HUB_NAME.fullmatch(name) and not is_file
     if may_be_on_hub and not ("/" in name and Path(name).parent.is_dir()):
         fetch = f"download it into Hugging Face's cache first: hf download {name}"

@@ -10,19 +10,30 @@ or found with --pieces, stands for k [MASK]s; its probability is the product of
 the probabilities of its pieces, filled in from left to right.
 
 examples:
+  minibert fill-mask "The capital of France is [MASK]."
   minibert fill-mask --model runs/books "it came to [MASK]."
   minibert fill-mask --model ~/models/bert-base-uncased "Paris is the [MASK] of [MASK]." --top 3
   minibert fill-mask --model runs/books "the [MASK] swam." --targets whale,ship,leviathan
   minibert fill-mask --model runs/books --file gaps.txt --pieces 3 --json
 """
 
+import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from minibert.base.errors import InputError
 from minibert.base.terminal import emit, json_text, printable
-from minibert.cli.shared.flags import add_engine, add_flag, add_model, add_switches, given
+from minibert.cli.shared.flags import (
+    IN_PACKAGE,
+    add_engine,
+    add_flag,
+    add_switches,
+    default_model,
+    given,
+    tell_default,
+)
 from minibert.cli.shared.texts import add_texts, answers, given_texts
 
 
@@ -34,7 +45,7 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
+    add_flag(parser, "--model MODEL", f"a run folder, RUN@STEP, or a Hugging Face BERT {IN_PACKAGE}")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top N", "guesses for each [MASK]", 5)
     text = "compare only these words, separated by commas"
@@ -56,8 +67,13 @@ def run(arguments: Namespace) -> None:
     from minibert.ask.inference import Bert
     from minibert.engines import limited_threads
 
+    if arguments.model is None:
+        _refuse_folders(arguments.texts)
     texts = given_texts(arguments)
-    model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
+    name = arguments.model or default_model()
+    model = Bert.from_pretrained(name, arguments.engine, threads=arguments.threads)
+    if arguments.model is None:
+        tell_default("--model")
     in_full = bool(arguments.targets) or arguments.pieces > 1
     with limited_threads(arguments.threads, model.ops):
         ask = partial(fill_texts, model, **given(arguments, "top targets pieces"))
@@ -70,6 +86,14 @@ def run(arguments: Namespace) -> None:
             if number > 0:
                 text = "\n" + text
             emit(text, flush=True)
+
+
+def _refuse_folders(texts: list[str]) -> None:
+    """Raise InputError where a text is a folder, which was meant as the model."""
+    for text in texts:
+        if os.path.isdir(text):
+            instead = "name a model with --model; until version 0.2 the model was the first word"
+            raise InputError(f"'{text}' is a folder, but a text is expected; {instead}.")
 
 
 def _lines(masks: Any, in_full: bool) -> Iterator[str]:

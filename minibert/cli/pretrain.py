@@ -6,6 +6,7 @@ shards, trains, evaluates the model on held-out documents, and leaves a folder
 that `transformers` can load. report.html shows the loss, the speed and the
 settings, also during training; explorer.html, written at the end unless the
 model is large, lets you type and look inside the model (see minibert show).
+A small model is compared with the one in the package on held-out words.
 
 Progress goes to the error stream: losses (and accuracies), the speed, and what
 share of the machine's peak rate of floating-point operations that is. The
@@ -32,9 +33,11 @@ import re
 import shlex
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from minibert.base.bundled_models import DEFAULT, bundled_folder
 from minibert.base.errors import InputError
 from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import accelerators, flags
@@ -43,6 +46,7 @@ from minibert.pretraining.recipes import FURTHER, NEW_HEAD_RATE, RECIPES, SCHEDU
 from minibert.training.runlog import logger
 
 MOST_EXPLORED = 8_000_000  # most parameters for which an explorer is written (about 20 MB) without asking
+LEAST_COMPARED = 128  # tokens in the longest sequence of a run that is compared with the model in the package
 OPTIMIZERS = """
 large batches, --optimizer lamb (You et al. 2020):
   A step of LAMB moves each weight matrix by --lr times the norm of the matrix,
@@ -155,7 +159,7 @@ def run(arguments: Namespace) -> None:
     text = report_text(report)
     if page:
         text += f"\nExplorer: {page} (open it in a browser, and type)"
-    emit(text)
+    emit("\n".join([text, *_beside_bundled(report, options)]))
 
 
 def _explorer(folder: Path, parameters: int) -> str | None:
@@ -170,6 +174,29 @@ def _explorer(folder: Path, parameters: int) -> str | None:
         logger.info(f"No explorer was written: {error}")
         return None
     return str(folder / "explorer.html")
+
+
+def _beside_bundled(report: Mapping[str, Any], options: PretrainOptions) -> list[str]:
+    """Return a line that compares a small new model with the one in the package, or none."""
+    from minibert.pretraining.predict import compare_words
+
+    is_small = report["parameters"] <= MOST_EXPLORED
+    reads_words = report["trained_length"] >= LEAST_COMPARED and not report["left_to_right"]
+    losses = None
+    try:
+        bundled = bundled_folder(DEFAULT)
+        if bundled and is_small and reads_words:
+            losses = compare_words(report["folder"], bundled, threads=options.threads)
+    except InputError as error:  # such as a held-out text without words; no reason to lose the report
+        logger.info(f"It was not compared with {DEFAULT}: {error}")
+    if losses is None:
+        return []
+    ours, theirs = losses
+    line = f"Loss on {ours.words:,} held-out words: {ours.nats_per_byte:.3f} nats per byte; "
+    line += f"that of {DEFAULT}, the BERT in the package: {theirs.nats_per_byte:.3f}"
+    if not (options.corpus or options.shards):
+        line += " (it was trained on these books, too)"
+    return [f"{line}."]
 
 
 def _recipe_table() -> str:

@@ -11,15 +11,27 @@ Weights are rounded to float16, or to 8 bits for several models; the page says
 how much accuracy that costs. Models that need more than 100 MB are refused.
 
 examples:
+  minibert show
   minibert show runs/books --out books.html
   minibert show runs/books@1000 runs/books@4000 runs/books --out training.html
   minibert show all-MiniLM-L6-v2 --int8 --text "A man is eating food." --out minilm.html
 """
 
+import os
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
+from minibert.base.bundled_models import DEFAULT
 from minibert.base.terminal import emit, json_text
-from minibert.cli.shared.flags import JSON, add_flag, add_switches, given
+from minibert.cli.shared.flags import (
+    IN_PACKAGE,
+    JSON,
+    add_flag,
+    add_switches,
+    default_model,
+    given,
+    tell_default,
+)
 from minibert.cli.shared.texts import refuse_file
 
 
@@ -31,10 +43,11 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    parser.usage = "minibert show MODEL [MODEL ...] --out FILE [--text TEXT] [--int8] [...]"
-    text = "a run folder, RUN@STEP, or a Hugging Face BERT; several need the same shape and vocabulary"
-    parser.add_argument("models", nargs="+", metavar="MODEL", help=text)
-    add_flag(parser, "--out FILE", "the .html file to write", required=True)
+    parser.usage = "minibert show [MODEL ...] [--out FILE] [--text TEXT] [--int8] [...]"
+    text = "a run folder, RUN@STEP, or a Hugging Face BERT; several need the same shape and vocabulary "
+    text += IN_PACKAGE
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=text)
+    add_flag(parser, "--out FILE", "the .html file to write (default: the name of the first MODEL, here)")
     add_flag(parser, "--text TEXT", "the text that the page begins with (default: an example)")
     add_flag(parser, "--text-pair TEXT", "the second text, or the context of a question")
     add_switches(parser, int8="keep 8 bits of each weight, for half the size", json=JSON)
@@ -51,16 +64,19 @@ def run(arguments: Namespace) -> None:
     from minibert.base.files import page_path, require_folder
     from minibert.explorer import show
 
-    require_folder(page_path(arguments.out).parent)  # before the work
+    models = arguments.models or [default_model()]
+    out = arguments.out or f"{Path(os.path.abspath(models[0])).name}.html"
+    require_folder(page_path(out).parent)  # before the work
     for text in (arguments.text, arguments.text_pair):
         refuse_file(text, "give its words, or type them into the page")
-    page = show(*arguments.models, **given(arguments, "text text_pair int8"))
-    size = page.save(arguments.out)
+    page = show(*models, **given(arguments, "text text_pair int8"))
+    size = page.save(out)
+    if not arguments.models:
+        tell_default("MODEL")
     if arguments.json:
-        emit(json_text({"out": arguments.out, "bytes": size, "models": arguments.models}))
+        emit(json_text({"out": out, "bytes": size, "models": arguments.models or [DEFAULT]}))
         return
-    text = f"{size / 1e6:,.1f} MB: {arguments.out}"
-    n_models = len(arguments.models)
-    if n_models > 1:
-        text = f"{n_models} models, {text}"
+    text = f"{size / 1e6:,.1f} MB: {out}"
+    if len(models) > 1:
+        text = f"{len(models)} models, {text}"
     emit(text)

@@ -27,6 +27,8 @@ from minibert.pretraining.whole_words import WordLoss, score_words
 
 MOST_PIECES = 24  # in an example sentence
 DOCUMENT = 20_000  # words after which a document is cut when whole words are measured
+COMPARED = 16_000  # words of held-out text on which two models are compared; 15% of them are guessed
+SAME_WORDS = 0.01  # at most this share of the guessed words may be unknown to one of two compared models
 
 
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
@@ -179,6 +181,57 @@ def evaluate_words(
     """
     with _measured(run, (corpus, layout, column), engine, threads, _short) as (model, text, _):
         return score_words(model.ops, model.config, model.params.tree, text)
+
+
+def compare_words(
+    run: str | Path,
+    other: str | Path,
+    *,
+    threads: int | None = None,
+) -> tuple[WordLoss, WordLoss] | None:
+    """Evaluate a run and another model on the same whole words, the first of those that the run has held out.
+
+    Parameters
+    ----------
+    run : str or Path
+        The run folder.
+    other : str or Path
+        The other model, whose vocabulary may differ.
+    threads : int, optional
+        Number of threads.
+
+    Returns
+    -------
+    (WordLoss, WordLoss) or None
+        Those of the run and of the other model; None if the two know different words.
+
+    Raises
+    ------
+    InputError
+        When the run has no held-out documents, or one of the models can't guess words.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "held-out.txt"
+        with _measured(run, ((), "auto", "text"), "auto", threads) as (_, text, _):
+            path.write_text("\n".join(_held_out_lines(text, COMPARED)), "utf-8")
+        ours, theirs = (
+            evaluate_words(model, (str(path),), layout="sentences", threads=threads) for model in (run, other)
+        )
+    if abs(ours.words - theirs.words) > SAME_WORDS * ours.words:
+        return None
+    return ours, theirs
+
+
+def _held_out_lines(text: Text, words: int) -> Iterator[str]:
+    """Yield held-out sentences, and an empty line after each document, until there are enough words."""
+    for document in text.held_out_ids:
+        tokens, ends = text.shards.document(int(document))
+        for begin, end in pairwise([0, *ends]):
+            yield text.tokenizer.decode(tokens[begin:end])
+        yield ""
+        words -= int((~text.tokenizer.continuation[tokens]).sum())
+        if words <= 0:
+            return
 
 
 def _short(lines: Iterable[str | None]) -> Iterator[str | None]:

@@ -33,6 +33,13 @@ def test_a_page_has_the_model_and_the_text(folder, tmp_path, capsys):
     assert {tensor["kind"] for tensor in checkpoint["tensors"].values()} == {"f16"}
 
 
+def test_a_page_without_a_name_is_called_like_its_model(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["show", str(folder)]) == 0
+    assert capsys.readouterr().out.endswith(" MB: small.html\n")
+    assert data_of(tmp_path / "small.html")["title"] == "small"
+
+
 def test_json_has_the_same_facts(folder, tmp_path, capsys):
     out = tmp_path / "page.html"
     assert main(["show", str(folder), "--int8", "--json", "--out", str(out)]) == 0
@@ -78,7 +85,6 @@ def test_a_fine_tuned_model_has_its_task_and_an_example(tmp_path, head, labels, 
         (["{model}@7", "--out", "x.html"], "has no checkpoint of step '7'"),
         (["{model}", "--text-pair", "b", "--out", "x.html"], "--text-pair b is the second of two texts"),
         (["{model}", "--text", "{model}/vocab.txt", "--out", "x.html"], "is a file, but a text is expected"),
-        (["{model}"], "--out is missing"),
         (["{model}", "--out", "{model}"], "is a folder; give the name of a page in it"),
         (["{model}", "--out", "{model}/vocab.txt"], "is not the name of a page; give one that ends in .html"),
     ],

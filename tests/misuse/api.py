@@ -63,6 +63,7 @@ MISUSES = {
     "model: loaded as another": "TextRegressor.load('tuned')",
     "folder: with a run": "TextClassifier('model', out='tuned').fit(FEW, XY)",
     "folder: without a run": "load('nowhere')",
+    "folder: nearly a model in the package": "load('englsh')",
     "corpus: a list without a file": "pretrain([])",
     "corpus: a set of texts": "pretrain({'A fine film.', 'A dull one.'})",
     "corpus: nothing to resume": "pretrain(out='nowhere', resume=True)",

@@ -172,6 +172,7 @@ minibert answer --model tuned 'who is it' 'the film is funny' --top 1000
 minibert tag --model tuned 'the film is funny'
 minibert tag --model tuned ''
 minibert fill-mask --model model 'the film is funny'
+minibert fill-mask --model englsh 'the film is [MASK]'
 minibert fill-mask --model tuned 'the film is [MASK]'
 minibert fill-mask --model model 'the film is [MASK]' --top 0
 minibert fill-mask --model model 'the film is [MASK]' --targets zebra

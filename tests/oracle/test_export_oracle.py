@@ -4,6 +4,7 @@ import csv
 import json
 import random
 
+import english_pack
 import numpy as np
 import onnxruntime
 import pytest
@@ -60,6 +61,15 @@ def test_the_pipeline_fill_mask_guesses_what_minibert_does(books):
         found = theirs(text)
         assert [one["token_str"].replace(" ", "") for one in found] == [piece for piece, _ in ours]
         np.testing.assert_allclose([one["score"] for one in found], [chance for _, chance in ours], **CLOSE)
+
+
+def test_the_pipeline_fill_mask_guesses_what_a_packed_run_does(books, tmp_path):
+    english_pack.pack(books.parent / "run", tmp_path / "english")
+    theirs = transformers.pipeline("fill-mask", str(tmp_path / "english"), top_k=8, dtype=torch.float32)
+    (ours,) = fill_masks(Bert.from_pretrained(tmp_path / "english"), "the heaven and the [MASK].", 8)
+    found = theirs("the heaven and the [MASK].")
+    assert [one["token_str"].replace(" ", "") for one in found] == [piece for piece, _ in ours]
+    np.testing.assert_allclose([one["score"] for one in found], [chance for _, chance in ours], **CLOSE)
 
 
 def test_the_pipeline_text_classification_has_minibert_s_probabilities(reviews):

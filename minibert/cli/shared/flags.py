@@ -2,18 +2,22 @@
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Mapping
 from functools import partial
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
+from minibert.base.bundled_models import DEFAULT, bundled_folder
 from minibert.base.errors import InputError
 from minibert.base.options import RunOptions, metadata_of
+from minibert.base.terminal import emit
 from minibert.cli.shared.messages import ALONE
 from minibert.core.optim import KINDS
 from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
 
+IN_PACKAGE = f"(default: {DEFAULT}, the one in the package)"
 JSON = "print one JSON object instead of text"  # the help of --json
 QUIET, QUIET_REPORT = "show no progress", "show no progress, only the report"  # the help of --quiet
 THREADS = "number of threads (default: one for each core)"
@@ -155,6 +159,28 @@ def add_model(parser: Any, text: str, **shown: Any) -> None:
         Further arguments of `add_argument`.
     """
     add_flag(parser, "--model MODEL", text, required=True, **shown)
+
+
+def default_model() -> str:
+    """Find the model for a command that is given none: the one in the package.
+
+    Returns
+    -------
+    str
+        Its folder; its name if this installation lacks it, for which loading has the error.
+    """
+    return str(bundled_folder(DEFAULT) or DEFAULT)
+
+
+def tell_default(how: str) -> None:
+    """Tell on the error stream that the model in the package answers, as none was named.
+
+    Parameters
+    ----------
+    how : str
+        How the command line names another.
+    """
+    emit(f"minibert: the model is {DEFAULT}, which is in the package; {how} names another", file=sys.stderr)
 
 
 def add_engine(group: Any, default: str | None = "auto", device: bool = True, **shown: Any) -> None:
