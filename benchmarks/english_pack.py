@@ -28,7 +28,7 @@ DTYPE = "float16"
 LARGEST = 8_000_000  # bytes
 UNTRAINED = ("bert.pooler.", "cls.seq_relationship.")  # without next sentences
 TEXT = """\
-- Text: paragraphs of articles of the English Wikipedia of about 2018, by
+- Text: paragraphs of articles of the English Wikipedia up to about 2021, by
   [its authors](https://en.wikipedia.org), under CC BY-SA (3.0 then,
   [4.0](https://creativecommons.org/licenses/by-sa/4.0/) today); books in the public domain, among them the 16
   that come with minibert. Left out are texts of the tasks that the model is measured on, copies, and one
@@ -39,11 +39,11 @@ USE = """\
 
 ```python
 import minibert
-minibert.load("english").fill_mask("The capital of France is [MASK].")
+minibert.load("english").fill_mask("She was born in New [MASK] City.")
 ```
 
 ```
-minibert fill-mask "The capital of France is [MASK]."
+minibert fill-mask "She was born in New [MASK] City."
 ```
 
 transformers loads this folder as it is.

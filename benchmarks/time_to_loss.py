@@ -249,7 +249,7 @@ def verdict(theirs: list[Row], own: list[Row]) -> str:
     if final["step"] < final["steps"] or last["difference"] is None:
         return f"{PEER} did not come to the end of its schedule."
     if final["loss"] >= theirs[0]["loss"]:
-        return f"{PEER} has learned nothing that shows; its first weights are as good. Give more time."
+        return f"{PEER} has learnt nothing that shows; its first weights are as good. Give more time."
     share = f"{last['seconds'] / final['seconds']:.0%} of its time"
     faster = times(final["seconds"] / last["seconds"])
     if last["difference"] <= 0:

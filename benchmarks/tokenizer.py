@@ -129,7 +129,7 @@ def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     vocab = {way: rounds[0]["vocab"] for way, rounds in runs.items()}
     for way in ("frequency", "likelihood"):
         if any(run["vocab"] != vocab[way] for run in runs[way]):
-            raise RunError(f"{way} learned different vocabularies from one corpus.")
+            raise RunError(f"{way} learnt different vocabularies from one corpus.")
     sizes = {way: {len(run["vocab"]) for run in rounds} for way, rounds in runs.items()}
     if len(set.union(*sizes.values())) != 1:
         raise RunError(f"the vocabularies have different sizes: {sizes}.")

@@ -25,7 +25,8 @@ def options() -> str:
     """Return the table of options."""
     lines = ["| there | here | note |", "|---|---|---|"]
     for names, foreign in grouped(FOREIGN_NAMES):
-        ours = ", ".join(f"`{name}`" for name in foreign.ours)
+        value = f'="{foreign.value}"' if foreign.value else ""
+        ours = ", ".join(f"`{name}{value}`" for name in foreign.ours)
         lines.append(f"| {names} | {ours} | {foreign.note} |")
     return "\n".join(lines) + "\n"
 

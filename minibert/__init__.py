@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # editors and type checkers read this; Python does not
     from minibert.experiments.comparison import compare as compare
     from minibert.explorer import show as show
     from minibert.tokenizer import Tokenizer as Tokenizer
+    from minibert.verification import verify as verify
 
 __version__ = "0.2.0.dev0"
 
@@ -51,6 +52,7 @@ _MODULES = {
     "load": "minibert.api.loading",
     "pretrain": "minibert.api.runs",
     "show": "minibert.explorer",
+    "verify": "minibert.verification",
 }
 __all__ = sorted([*_MODULES, "__version__"])
 
@@ -59,7 +61,10 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first asked for (PEP 562)."""
     if name not in _MODULES:
         from minibert.base.errors import did_you_mean
+        from minibert.base.foreign_names import name_advice
 
+        if advice := name_advice(name):
+            raise AttributeError(f"module 'minibert' has no attribute {name!r}; {advice}")
         offer = f"it offers {', '.join(__all__)}; {did_you_mean(name, __all__)}".rstrip("; ")
         raise AttributeError(f"module 'minibert' has no attribute {name!r}; {offer}")
     from importlib import import_module

@@ -786,7 +786,7 @@ for one in axes:
 course.show(
     figure,
     "Left: pieces per word and nats per byte both fall as the vocabulary grows. Right: compared with "
-    "likelihood, the frequency rule needs a few per cent fewer pieces and costs one or two per cent more "
+    "likelihood, the frequency rule needs a few percent fewer pieces and costs one or two percent more "
     "nats per byte; both differences shrink as the vocabulary grows.",
 )
 

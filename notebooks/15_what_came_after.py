@@ -1266,7 +1266,7 @@ course.say(
 #   each time or with fresh ones.
 # * *next sentences*: each window is two halves. In half of the windows the second half comes from elsewhere, and the
 #   model is asked which. Plain BERT, in this laboratory, reads windows as they were written.
-# * *positions as angles*: the learned positions are taken away.
+# * *positions as angles*: the learnt positions are taken away.
 # * *GEGLU, SwiGLU*: as many parameters are in use.
 # * *everything*: LayerNorm in front, angles, GEGLU and Muon together.
 
@@ -1453,7 +1453,7 @@ ROWS = (
     ("LayerNorm", "behind the sum", "in front of the branch, and once at the end", "pre-norm"),
     (
         "positions",
-        "learned, added once, up to 512",
+        "learnt, added once, up to 512",
         "angles in every attention, up to 8,192",
         "rotary positions",
     ),

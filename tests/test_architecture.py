@@ -1,6 +1,8 @@
 """The page on the architecture tells what calls what: each line is called by the one it is under."""
 
+import os
 import re
+import subprocess
 import sys
 import threading
 
@@ -12,12 +14,51 @@ from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import Timetable
+from minibert.tokenizer import native
 from minibert.training.loop import Loop, train
 from minibert.training.runlog import RunLog
 
 PAGE = ROOT / "docs" / "architecture.md"
 LINE = re.compile(r"( *)(\S+\.py):(\S+)(?:  +.*)?")
 MOST_FRAMES = 4  # from the loop to the model
+# Files with a function that a small run calls, by the kind of run: lower a number where you can.
+MOST_FILES = {"fit": 88, "pretrain": 84}
+
+# Prints the files of the package with a function that is called, also while they are imported.
+COUNT = """
+import inspect, sys, tempfile, threading
+from pathlib import Path
+
+import minibert
+from small_tasks import reviews, write_model
+
+package = str(Path(minibert.__file__).parent)
+files = set()
+
+
+def note(frame, event, _):
+    code = frame.f_code
+    is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")  # no class body
+    is_ours = code.co_filename.startswith(package) and code.co_filename.endswith(".py")
+    if event == "call" and is_function and is_ours:
+        files.add(code.co_filename[len(package) + 1 :])
+
+
+with tempfile.TemporaryDirectory() as folder:
+    model = write_model(Path(folder, "model"))
+    texts, labels = zip(*reviews(40, 1))
+    documents = [f"it came to pass on day {n}. The sea was calm. No ship came." for n in range(40)]
+    threading.setprofile(note)
+    sys.setprofile(note)
+    if sys.argv[1] == "fit":
+        minibert.TextClassifier(model, engine="numpy", epochs=1).fit(texts, labels)
+    else:
+        sizes = dict(size="2-24-3", vocab_size=80, seq_length="16", batch_size=4)
+        minibert.pretrain(documents, engine="numpy", steps=2, **sizes, show=False, out=Path(folder, "run"))
+    sys.setprofile(None)
+    threading.setprofile(None)
+print(*sorted(files), sep="\\n")
+"""
 
 
 def paths(text):
@@ -124,3 +165,17 @@ def test_a_path_that_is_not_taken_is_found(calls, wrong):
 def test_only_direct_calls_count(calls):
     assert ("core/step.py:HostSteps.step", "core/ops/updates.py:Updates.zero") in calls.edges
     assert ("core/step.py:HostSteps.step", "core/bert.py:encoder") not in calls.edges
+
+
+@pytest.mark.skipif(not native.available(), reason="without the extension, other files split words")
+@pytest.mark.representatives(run="fit")
+@pytest.mark.parametrize("run", MOST_FILES)
+def test_small_run_enters_no_more_files_than_before(run):
+    """A reader who follows a run has to open each of these files."""
+    folders = (str(ROOT), str(ROOT / "tests" / "support"))
+    command = [sys.executable, "-W", "ignore", "-c", COUNT, run]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    files = done.stdout.split()
+    assert {"training/loop.py", "core/bert.py"} <= set(files)
+    assert len(files) <= MOST_FILES[run], files

@@ -16,7 +16,6 @@ FOLDER = PACKAGE / "pretrained" / DEFAULT
 LARGEST = 8_000_000  # bytes
 LETTER = str(ROOT / "docs" / "examples" / "letter.txt")  # which was written for the project
 # What needs no trained weights is tested in tests/base/test_bundled_models.py.
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="minibert/pretrained/english is not here")
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +32,8 @@ def test_its_files_have_their_digests_and_are_small_enough():
     assert sum(sizes.values()) <= LARGEST
 
 
-def test_the_capital_of_france_gets_five_guesses_that_are_whole_words(english):
-    [guesses] = english.fill_mask("The capital of France is [MASK].")
+def test_a_gap_gets_five_guesses_that_are_whole_words(english):
+    [guesses] = english.fill_mask("She was born in New [MASK] City.")
     assert len({guess.token for guess in guesses}) == 5
     assert all(guess.token.isalpha() for guess in guesses)
     assert sum(guess.probability for guess in guesses) > 100 * 5 / english.config.V
@@ -65,7 +64,7 @@ def test_text_that_it_never_saw_costs_far_less_than_it_costs_untrained(english, 
 
 
 def test_a_command_without_a_model_answers_by_it():
-    command = [sys.executable, "-m", "minibert", "fill-mask", "The capital of France is [MASK]."]
+    command = [sys.executable, "-m", "minibert", "fill-mask", "She was born in New [MASK] City."]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert len(done.stdout.splitlines()) == 5
     assert "the model is english" in done.stderr

@@ -13,7 +13,7 @@ from paths import PACKAGE
 # the package itself, `__init__` and `__main__`, are above all.
 FLOORS = """
 cli
-course experiments explorer
+course experiments explorer verification
 api
 pretraining finetuning
 ask gradcheck

@@ -11,10 +11,12 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import google_folder
 import numpy as np
@@ -38,6 +40,7 @@ from minibert.data import choice, glue, ner, squad, stand_ins as pairs, tables, 
 from minibert.data.corpus import sentences
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.experiments.cells import Cell, Plan
+from minibert.experiments.comparison import read_run
 from minibert.experiments.runner import Results, _check_folder
 from minibert.experiments.scales import SCALES
 from minibert.experiments.verdicts import Outcomes
@@ -56,6 +59,8 @@ from minibert.model.params import Head, initialise
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
+from minibert.reports import doctor
+from minibert.reports.doctor import Record, examine
 from minibert.reports.results import report_text
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.submissions import pack
@@ -63,6 +68,7 @@ from minibert.tasks.tagging import Tagging, sentence_bounds
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer
 from minibert.tokenizer.counting import count_files
 from minibert.training.runlog import read_metrics
+from minibert.verification import verify
 
 PACKAGE = TESTS.parent / "minibert"
 FEW, SOME, MANY = 3, 40, 1_000  # mutations of every file, the first the same; more than a few are slow
@@ -98,6 +104,7 @@ def genuine(tmp_path_factory, run) -> Path:
     command("export", "--model", at / "tuned", "--out", at / "handed")
     write_runs(at)
     write_estimators(at)
+    write_verified(at)
     (at / "rte.toml").write_text('# for RTE\ntask = "rte"\nepochs = 4.0\nlearning_rates = [3e-5, 2e-5]\n')
     for name, other in (("tuned", "again"), ("pretrained", "other")):
         shutil.copytree(at / name, at / other)
@@ -246,6 +253,24 @@ def write_runs(at: Path) -> None:
     write_frozen_run(at)
 
 
+def write_verified(at: Path) -> None:
+    """A model with a list of digests, and a fine-tuning that was stopped after its third step."""
+    shutil.copytree(at / "model", at / "packed")
+    sums = [f"{sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in (at / "packed").iterdir()]
+    (at / "packed/SHA256SUMS").write_text("\n".join(sums) + "\n")
+    (at / "stopped").mkdir()
+    shutil.copy(at / "tuned/finetune.json", at / "stopped")
+    shutil.copytree(at / "run/best", at / "stopped/best")
+    _, params, _ = hub.load(at / "model")
+    optimizer = SimpleNamespace(m=params.flat, v=params.flat, updates=3)
+    state = {"step": 3, "position": [0, 3], "seconds": 1.25, "plan": {"best": 0.5}}
+    save_checkpoint(checkpoint_path(at / "stopped/checkpoints", 3), params, optimizer, state)
+    shutil.copytree(at / "pretrained", at / "altered")
+    lines = [json.loads(line) for line in (at / "altered/metrics.jsonl").read_text().splitlines()]
+    altered = [{name: value + (name == "gradient_norm") for name, value in line.items()} for line in lines]
+    (at / "altered/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in altered))
+
+
 def write_frozen_run(at: Path) -> None:
     """A feature-based run, finished, and what it leaves while it is on its way."""
     data, model = small_entities.write_data(at / "conll"), small_entities.write_model(at / "encoder")
@@ -311,6 +336,12 @@ def compared(at: Path, *names: str) -> None:
     command("compare", *(at / name for name in names), "--by", "minutes", "--out", at / "compared.html")
 
 
+def found_in(at: Path, name: str, **more: Any) -> None:
+    """Verify a folder or file; every finding is one line."""
+    verified = verify(at / name, **more)
+    assert len(str(verified).splitlines()) == len(verified.checked) + len(verified.findings)
+
+
 def cells(at: Path) -> Any:
     kept = Results(at / "cells", [])
     return kept.lines, kept.times
@@ -327,6 +358,13 @@ def answered(at: Path) -> None:
     )
 
 
+def doctored(folder: Path) -> None:
+    """Let the doctor see a run, however few its steps are."""
+    with patch.object(doctor, "LEAST_STEPS", 2):
+        read = read_run(folder)
+        examine(Record(folder, read.options, read.lines, read.report or {}))
+
+
 def every_document(at: Path) -> list:
     shards = open_shards(at)
     return [shards.document(number) for number in range(shards.n_documents)]
@@ -340,6 +378,18 @@ def text_in(file: Path) -> Any:
     return list(sentences(file)), words_in(file)
 
 
+VERIFIED = {
+    "pretrained": (
+        "config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json",
+        "training.json", "report.json", "metrics.jsonl", "shards/meta.json", "shards/documents.bin",
+        "checkpoints/step-000000004.safetensors",
+    ),
+    "tuned": ("finetune.json", "task.json", "report.json", "metrics.jsonl"),
+    "frozen": ("tagger.json", "tagger.safetensors"),
+    "packed": ("SHA256SUMS",),
+    "stopped": ("best/dev.json", "finetune.json"),
+    "sentences": ("modules.json",),
+}  # fmt: skip
 ENCODER = ("modules.json", "config.json", "tokenizer_config.json")
 MODULES = (
     "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json",
@@ -394,6 +444,24 @@ READERS = [
     *(
         Reader(f"pretrained/{name}", lambda at: compared(at, "pretrained", "other"))
         for name in COMPARED["pretrained"]
+    ),
+    *(
+        Reader(f"{folder}/{name}", lambda at, folder=folder: doctored(at / folder))
+        for folder in ("tuned", "pretrained")
+        for name in COMPARED[folder][:3]
+    ),
+    *(
+        Reader(f"{folder}/{name}", lambda at, folder=folder: found_in(at, folder))
+        for folder, names in VERIFIED.items()
+        for name in names
+    ),
+    *(
+        Reader(f"altered/{name}", lambda at: found_in(at, "altered", replay=1))
+        for name in ("report.json", "metrics.jsonl", "training.json")
+    ),
+    *(
+        Reader(f"{name}/pytorch_model.bin", lambda at, name=name: found_in(at, f"{name}/pytorch_model.bin"))
+        for name in ("hf_tiny.bin", "hf_tiny_older.bin")
     ),
     Reader("tuned/report.html", lambda at: run_shown(at / "tuned")),
     Reader("tuned/task.json", lambda at: Finetuned.from_pretrained(at / "tuned", "numpy")),

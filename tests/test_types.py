@@ -110,6 +110,28 @@ def test_wrong_names_and_types_are_reported_to_users_of_the_package(tmp_path):
     assert '"Guess" has no attribute "tokens"' in attribute
 
 
+@pytest.mark.thorough
+def test_programs_of_the_docs_have_no_type_errors(tmp_path):
+    """Strictly; what comes without types, such as scikit-learn, is Any."""
+    pytest.importorskip("mypy")
+    page = (ROOT / "docs" / "programs.md").read_text("utf-8")
+    for number, program in enumerate(re.findall(r"```python\n(.*?)```", page, re.DOTALL)):
+        (tmp_path / f"program_{number}.py").write_text(program)
+    names = sorted(path.name for path in tmp_path.glob("*.py"))
+    (tmp_path / "wrong.py").write_text("import minibert\nminibert.TextEncoder('model', pool=3)\n")
+    strictly = "--strict --disable-error-code=import-untyped --disable-error-code=import-not-found"
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file=", *strictly.split(), *names, "wrong.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    errors = [line for line in checked.stdout.splitlines() if "error:" in line]
+    assert len(names) == 21
+    assert [line.partition(":")[0] for line in errors] == ["wrong.py"], checked.stdout + checked.stderr
+
+
 @pytest.mark.slow
 def test_type_checkers_find_an_editable_install(tmp_path):
     """As `make` makes it: a path in site-packages, which mypy and pyright read, and no hook of imports."""

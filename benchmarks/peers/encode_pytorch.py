@@ -14,7 +14,7 @@ from peers.work import Rectangle
 class PyTorch:
     """scaled_dot_product_attention under inference_mode; in bfloat16 the weights are so, too.
 
-    In int8 linear layers are quantized dynamically.
+    In int8 linear layers are quantised dynamically.
     """
 
     def __init__(

@@ -44,10 +44,10 @@ agreed with the NumPy reference on the loss, the gradient norm and the loss afte
 weights and batch and no dropout."""
 
 INFERENCE_LIMITS = """\
-Not covered: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch is Hugging
+Not covered: other machines, sizes and lengths, tokenising, many short requests at once. PyTorch is Hugging
 Face's `BertModel` with scaled_dot_product_attention under inference_mode, in bf16 with weights in bf16. ONNX
 Runtime uses its own fused operators for attention, LayerNorm and GELU. In int8, weights have 8 bits and
-activations are quantized during the computation: cpp uses 8 bits and a scale for each token and each column,
+activations are quantised during the computation: cpp uses 8 bits and a scale for each token and each column,
 and computes the rest in bfloat16; quantize_dynamic uses 7 bits in PyTorch and 8 in ONNX Runtime, one scale
 for all activations, and float32 for the rest. Before the timing, all agreed with the NumPy reference on the
 last hidden states and the pooled vectors; --json prints |x - right| / |right|, in int8 15% at most."""

@@ -14,7 +14,7 @@ DATA = Path(os.environ.get("MINIBERT_DATA", ROOT.parent / "shared" / "data"))
 WIKIPEDIA = DATA / "text" / "enwiki.txt.xz"
 MULTILINGUAL = DATA / "text" / "multilingual"
 VOCABULARIES = DATA / "vocab"
-BOOKS_PIECES = 8000  # learned from the books where there is no released vocabulary
+BOOKS_PIECES = 8000  # learnt from the books where there is no released vocabulary
 
 
 class Case(NamedTuple):

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from minibert.base.errors import (
     warn,
 )
 from minibert.base.files import atomic_json, atomic_text, sole_writer
+from minibert.base.foreign_names import ExplainsNames, explains_foreign_attributes
 from minibert.base.json_files import read_json
 from minibert.base.options import option
 from minibert.base.paths import path_of
@@ -67,9 +68,10 @@ class NotFitted(InputError, AttributeError):
     """Report that an estimator was used before it was fitted or loaded."""
 
 
+@explains_foreign_attributes
 @dataclass(eq=False, repr=False)
-class Estimator(Parameterised, FinetuneArguments, ABC):
-    """Fine-tuning for data in memory; a subclass says what is learned.
+class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
+    """Fine-tuning for data in memory; a subclass says what is learnt.
 
     Parameters are only checked by `fit`. They are the options of `minibert finetune` and have the same names,
     except that `seed` is `random_state`. An option that is None follows the recipe of the task.
@@ -100,7 +102,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
     KIND: ClassVar[str] = ""  # scikit-learn's name for this type of estimator
     TASK: ClassVar[str]  # the task of `minibert finetune` for custom tables
 
-    # What is learned
+    # What is learnt
 
     @abstractmethod
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Any]:
@@ -298,8 +300,10 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         elif scratch is not None:
             folder = Path(scratch.name)
         has_run = folder is not None and (folder / OPTIONS_FILE).exists()
-        if folder is not None and has_run and _is_unfinished(folder, texts):
-            return folder, True
+        if folder is not None and has_run:
+            has_same_examples = _has_same_files(folder / "examples", texts)
+            if has_same_examples and load_report(folder) is None:  # it is not finished
+                return folder, True
         if folder is None or out is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
             return Path(self._scratch.name), False
@@ -392,7 +396,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         Parameters
         ----------
         int8 : bool, default False
-            Quantize the layers, but not the head.
+            Quantise the layers, but not the head.
 
         Returns
         -------
@@ -568,11 +572,6 @@ def _as_lines(rows: Iterable[dict[str, Any]]) -> str:
     """Return rows as JSON lines."""
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     return "".join(lines)
-
-
-def _is_unfinished(folder: Path, texts: dict[str, str]) -> bool:
-    """Return whether the run in a folder has these files of examples and no report yet."""
-    return _has_same_files(folder / "examples", texts) and load_report(folder) is None
 
 
 def _has_same_files(folder: Path, texts: dict[str, str]) -> bool:

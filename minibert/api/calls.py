@@ -56,8 +56,8 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
     return decorate
 
 
-def documented(estimator: type[Kind]) -> type[Kind]:
-    """Describe each parameter of an estimator in its docstring, and have unknown ones refused with advice.
+def explains_arguments(estimator: type[Kind]) -> type[Kind]:
+    """Describe the arguments of an estimator in its docstring, and let it explain wrong ones.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ def documented(estimator: type[Kind]) -> type[Kind]:
         The same class, changed in place.
     """
     estimator.__doc__ = with_parameters(estimator.__doc__, estimator)
-    # `help` would show the arguments of `__new__` or of a metaclass instead of the fields.
-    type.__setattr__(estimator, "__init__", checking_arguments(vars(estimator)["__init__"]))
+    # The dataclass has written `__init__`, so that it can only be wrapped here.
+    estimator.__init__ = checking_arguments(estimator.__init__)  # type: ignore[method-assign]
     return estimator
 
 
@@ -112,7 +112,8 @@ def checking_arguments(function: Callable[P, R]) -> Callable[P, R]:
         given = {*by_place, *kwargs}
         missing = [each for each in required if each not in given]
         if missing:
-            raise TypeError(f"{name}() needs {', '.join(missing)}; give a value for each.")
+            each = "each" if len(missing) > 1 else "it"
+            raise TypeError(f"{name}() needs {', '.join(missing)}; give a value for {each}.")
         return function(*args, **kwargs)
 
     return call
@@ -151,8 +152,8 @@ def explains_unknown_arguments(
 
 def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: str) -> str:
     """Say what to do instead of giving a method an argument that it does not have."""
-    if unknown in METHOD_ARGUMENTS:
-        return METHOD_ARGUMENTS[unknown]
+    if advice := METHOD_ARGUMENTS.get(method, {}).get(unknown):
+        return advice
     if unknown in DEV_ARGUMENTS and "dev" in names:
         return f"{method} takes dev=(X_dev, y_dev)."
     if unknown == "batch_size" and method != "fit":

@@ -66,14 +66,10 @@ def texts_or_names(corpus: Any, name: str = "text") -> tuple[list[str], None] | 
     if rows and all(isinstance(row, Mapping) for row in rows):
         cells = [_cell(row, name, index) for index, row in enumerate(rows)]
         return _cleaned(cells), None
-    if any(isinstance(row, os.PathLike) for row in rows):
-        return None, _checked_names(rows)
-    sample = rows[:SAMPLED]
-    if not any(map(_is_text, sample)):
-        return None, _checked_names(rows)
-    present = [row for row in sample if not is_missing(row)]
+    present = [row for row in rows[:SAMPLED] if not is_missing(row)]
     n_texts = sum(map(_is_text, present))
-    if n_texts <= len(present) / 2:
+    has_paths = any(isinstance(row, os.PathLike) for row in rows)
+    if has_paths or n_texts <= len(present) / 2:
         return None, _checked_names(rows)
     if is_set:
         raise InputError("corpus is a set, which has no order; give a list.")

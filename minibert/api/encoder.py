@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from minibert import engines
-from minibert.api.calls import documented, explains_unknown_arguments
+from minibert.api.calls import explains_arguments, explains_unknown_arguments
 from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import Bert, warn_of_cut_texts
 from minibert.base.errors import InputError
-from minibert.base.foreign_names import explains_foreign_attributes
+from minibert.base.foreign_names import ExplainsNames, explains_foreign_attributes
 from minibert.base.model_names import on_disk
 from minibert.base.options import option
 from minibert.base.texts import refuse_empty
@@ -28,9 +28,9 @@ LOADING = ("model", "engine", "threads", "dtype")  # a change of these loads the
 
 
 @explains_foreign_attributes
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
-class TextEncoder(Parameterised):
+class TextEncoder(Parameterised, metaclass=ExplainsNames):
     """Turn texts, or pairs of texts, into vectors with a trained BERT, which is not changed.
 
     It fits into a scikit-learn pipeline like any other transformer. `fit` has nothing to learn: it only loads
@@ -81,7 +81,7 @@ class TextEncoder(Parameterised):
 
     @explains_unknown_arguments
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Load the model and check the parameters against it; nothing is learned.
+        """Load the model and check the parameters against it; nothing is learnt.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ from minibert.api.calls import called_with
 from minibert.api.corpora import texts_or_names
 from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
-from minibert.base.foreign_names import loaded_by
+from minibert.base.foreign_names import ExplainsNames, explains_folder, explains_foreign_attributes
 from minibert.base.json_files import fits, read_json, schema_error
 from minibert.base.options import RunOptions, option
 from minibert.base.paths import path_of
@@ -51,6 +51,7 @@ MEASURED = {  # the fields of "held_out" in it, which is null if nothing was mea
     "documents": int | None,
     "targets": int,
 }
+FACTS = {"text": dict[str, float]}  # reports of earlier versions lack it
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}  # one of "examples" in it
 Report = TypeVar("Report", bound=Mapping[str, Any])
 RUNS = Path("runs")  # where run folders are created if the user names none
@@ -62,13 +63,24 @@ BOOKS = "the books in the package"
 PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
 
 
-@loaded_by("minibert.Run.open")
+@explains_foreign_attributes
 @dataclass(frozen=True)
-class Run(Generic[Report]):
-    """A finished run: its folder, its report and its model; a notebook shows its page."""
+class Run(Generic[Report], metaclass=ExplainsNames):
+    """A finished run: its folder, its report and its model; a notebook shows its page.
+
+    Attributes
+    ----------
+    folder : Path
+    report : dict
+        The contents of `report.json`: a PretrainReport, or a FinetuneReport.
+    """
 
     folder: Path
-    report: Report  # the contents of `report.json`: a PretrainReport, or a FinetuneReport
+    report: Report
+
+    @explains_folder("minibert.Run.open")
+    def __init__(self, folder: Path, report: Report) -> None:
+        vars(self).update(folder=folder, report=report)  # a frozen dataclass refuses assignments
 
     @classmethod
     def open(cls, folder: str | Path) -> "Run[Any]":
@@ -103,6 +115,8 @@ class Run(Generic[Report]):
             raise absent from error
         if not all(fits(example, EXAMPLE) for example in report["examples"]):
             raise InputError(f"{path} can't be read: its 'examples' are not guesses; {remedy}.")
+        if wrong := schema_error({"text": {}} | report, FACTS):
+            raise InputError(f"{path} can't be read: {wrong}; {remedy}.")
         held_out = report.get("held_out", {})
         if held_out is not None:
             if wrong := schema_error(held_out, MEASURED):

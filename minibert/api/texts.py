@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from minibert import engines
 from minibert.api.base import Estimator
-from minibert.api.calls import documented, explains_unknown_arguments
+from minibert.api.calls import explains_arguments, explains_unknown_arguments
 from minibert.api.inputs import (
     column,
     column_names,
@@ -35,7 +35,7 @@ from minibert.finetuning.options import BalanceArguments, WindowArguments
 from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
-from minibert.tasks.metrics import r2
+from minibert.tasks.metrics import accuracy, r2
 from minibert.tasks.multilabel import HALF
 from minibert.tokenizer import Tokenizer
 
@@ -128,7 +128,7 @@ class _TextEstimator(Estimator, WindowArguments):
             return explain(model, example, name)
 
 
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class TextClassifier(_TextEstimator, BalanceArguments):
     """Predict a class for a text or a pair of texts.
@@ -253,7 +253,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
                 raise InputError(f"y has {values}; give labels of one type.")
             if first != value:
                 raise InputError(f"y has both {short(first)} and {short(value)}; give them one name.")
-        self.classes_ = np.unique(np.array(list(by_name.values())))
+        self.classes_: NDArray[Any] = np.unique(np.array(list(by_name.values())))
 
     @explains_unknown_arguments
     def predict(self, X: Any) -> NDArray[Any]:
@@ -309,11 +309,9 @@ class TextClassifier(_TextEstimator, BalanceArguments):
             From 0 to 1.
         """
         examples = self._examples(X, y, labelled=True)
-        predictions = self._predictions(examples)
-        is_right = []
-        for example, prediction in zip(examples, predictions, strict=True):
-            is_right.append(example.label == prediction["label"])
-        return float(np.mean(is_right))
+        labels = [example.label for example in examples]
+        predicted = [prediction["label"] for prediction in self._predictions(examples)]
+        return accuracy(labels, predicted)
 
     def _stored(self) -> dict[str, Any]:
         return super()._stored() | {"classes": self.classes_.tolist()}
@@ -328,7 +326,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
             self.classes_ = np.array(self.model_.labels)
 
 
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class MultilabelClassifier(TextClassifier):
     """Predict any number of classes for a text or a pair of texts.
@@ -454,7 +452,7 @@ def _are_of_one_length(lists: list[list[Any]]) -> bool:
     return len(lengths) == 1 and len(lists[0]) > 1
 
 
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class TextRegressor(_TextEstimator):
     """Predict a number for a text or a pair of texts."""

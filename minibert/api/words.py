@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 
 from minibert import engines
 from minibert.api.base import Estimator
-from minibert.api.calls import documented, explains_unknown_arguments
+from minibert.api.calls import explains_arguments, explains_unknown_arguments
 from minibert.api.inputs import class_names, is_missing, listed, target_rows, text_pairs, word_rows
 from minibert.base.errors import InputError
 from minibert.base.options import option
@@ -20,7 +20,7 @@ from minibert.reports.contents import AnsweredQuestion, TaggedText
 from minibert.tasks.words import tag_texts
 
 
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class TokenTagger(Estimator):
     """Predict a tag for every word, such as named entities or parts of speech.
@@ -116,7 +116,7 @@ def _are_indices_below(count: int, tags: Any) -> bool:
     return isinstance(tags, list) and all(type(tag) is int and 0 <= tag < count for tag in tags)
 
 
-@documented
+@explains_arguments
 @dataclass(eq=False, repr=False)
 class QuestionAnswerer(Estimator, SpanArguments):
     """Find the answer to a question as a span of a paragraph.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
+from minibert.base.foreign_names import explains_foreign_attributes
 from minibert.core.arrays import Array
 from minibert.core.batch import Batch, Sequence
 from minibert.tokenizer import Tokenizer
@@ -19,8 +20,17 @@ MAX_LOGITS = 1 << 24  # computed together: 64 MiB in float32
 Masked = tuple[np.ndarray, abc.Sequence[int]]  # the ids of a sequence (n,), and the positions to predict
 
 
+@explains_foreign_attributes
 class Guess(NamedTuple):
-    """A word for a gap, with its probability."""
+    """A word for a gap, with its probability.
+
+    Attributes
+    ----------
+    token : str
+        The word, or one of its pieces.
+    probability : float
+        From 0 to 1; for a word of several pieces the product of theirs.
+    """
 
     token: str
     probability: float

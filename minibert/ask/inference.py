@@ -18,9 +18,9 @@ from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
 from minibert.base.foreign_names import (
     attribute_advice,
+    explains_folder,
     explains_foreign_arguments,
     explains_foreign_attributes,
-    loaded_by,
 )
 from minibert.base.model_names import folder_of, on_disk
 from minibert.base.paths import path_of
@@ -56,7 +56,7 @@ def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
     params : Parameters
         All parameters of the model.
     int8 : bool, default False
-        Quantize the matrices of the layers, but not those of the heads.
+        Quantise the matrices of the layers, but not those of the heads.
 
     Raises
     ------
@@ -96,17 +96,34 @@ def unit_rows(x: Floats) -> Floats:
 @explains_foreign_attributes
 @dataclass(frozen=True)
 class Encoded:
-    """The result of `Bert.encode`: vectors of S sequences with T tokens in all, packed as in a `Batch`."""
+    """The result of `Bert.encode`: vectors of S sequences with T tokens in all, packed as in a `Batch`.
 
-    hidden_states: list[Floats]  # (T,H) for each requested layer; by default the embeddings and all L layers
-    attentions: list[list[Floats]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
-    # (S,H) tanh(W x + b), where x is the vector of [CLS] or, in a left-to-right model, of the last token,
-    # which has seen all others; None if the model has no trained pooler.
+    Attributes
+    ----------
+    hidden_states : list of (T,H) arrays
+        One for each requested layer; by default the embeddings and all L layers.
+    attentions : list of lists of (A,n,n) arrays, or None
+        By layer and sequence: row i is what token i attends to.
+    pooled : (S,H) or None
+        tanh(W x + b), where x is the vector of [CLS] or, in a left-to-right model, of the last token, which
+        has seen all others; None if the model has no trained pooler.
+    cu_seqlens : (S+1,) int32
+        Sequence s is rows cu_seqlens[s]:cu_seqlens[s+1].
+    tokens : list of str, or None
+        The T pieces; None if the model has no vocabulary.
+    modules : SentenceModules or None
+        How a model of sentence-transformers makes vectors of texts.
+    prompt_tokens : int
+        Number of tokens of such a model's prompt, at the beginning of each sequence.
+    """
+
+    hidden_states: list[Floats]
+    attentions: list[list[Floats]] | None
     pooled: Floats | None
-    cu_seqlens: NDArray[np.int32]  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
-    tokens: list[str] | None = None  # the T pieces; None if the model has no vocabulary
-    modules: SentenceModules | None = None  # how a model of sentence-transformers makes vectors of texts
-    prompt_tokens: int = 0  # number of tokens of such a model's prompt, at the beginning of each sequence
+    cu_seqlens: NDArray[np.int32]
+    tokens: list[str] | None = None
+    modules: SentenceModules | None = None
+    prompt_tokens: int = 0
 
     def __repr__(self) -> str:
         states = self.hidden_states
@@ -181,7 +198,7 @@ class Encoded:
     def __getitem__(self, index: int) -> "Encoded":
         """Return one of the sequences, counted from the end if negative; its arrays are views."""
         if isinstance(index, str):
-            advice = attribute_advice("Encoded", index) or "use an attribute, such as hidden_states[-1]."
+            advice = attribute_advice(Encoded, index) or "use an attribute, such as hidden_states[-1]."
             raise InputError(f"An Encoded has no {index!r}; {advice}")
         if not -len(self) <= index < len(self):  # this also ends an iteration
             raise IndexError(f"There is no sequence {index}, there are {len(self)}.")
@@ -205,7 +222,6 @@ class Encoded:
 
 
 @explains_foreign_attributes
-@loaded_by("minibert.load")
 class Bert:
     """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for inference.
 
@@ -258,6 +274,7 @@ class Bert:
     # The tree of parameters, and the same on the engine's device. Older pickles have no such attribute.
     _placed: Any = None
 
+    @explains_folder("minibert.load")
     def __init__(
         self,
         config: BertConfig,
@@ -401,7 +418,7 @@ class Bert:
         Parameters
         ----------
         int8 : bool, default False
-            Quantize the layers, but not the heads: the weights once, with a scale for each column, and the
+            Quantise the layers, but not the heads: the weights once, with a scale for each column, and the
             activations as they are computed, with a scale for each token. Hidden states change by a few
             percent.
 
@@ -843,10 +860,9 @@ def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, .
     indices = tuple(index + count + 1 if index < 0 else index for index in given)
     distinct = set(indices)
     if not indices or len(distinct) < len(indices) or not distinct <= set(range(count + 1)):
-        several = "a list of different ones, 'all' or 'embeddings'"
-        if isinstance(layers, str):
-            several = "several with commas between, all or embeddings"
-        advice = f"give a number from {-count - 1} to {count}, {several}."
+        several = "several separated by commas" if isinstance(layers, str) else "a list of different ones"
+        numbers = f"give a number from {-count - 1} to {count} (-1 is the last layer), {several}"
+        advice = f"{numbers}, 'all' or 'embeddings'."
         raise InputError(f"{layers=} is not possible; {advice}", layers=layers)
     return indices
 

@@ -315,6 +315,36 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
         _remove_empty(made)
 
 
+def is_in_use(folder: str | Path) -> bool:
+    """Return whether another process, or another `sole_writer` of this one, is writing into a folder.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder.
+
+    Returns
+    -------
+    bool
+        False as well where that can't be told: on Windows, some network drives, and in unreadable folders.
+    """
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
 def require_same(path: Path, opened: os.stat_result) -> None:
     """Check that a path still leads to the same file or folder.
 

@@ -3,9 +3,11 @@
 import functools
 import inspect
 import os
+from abc import ABCMeta
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from minibert.base.errors import did_you_mean
 from minibert.core.errors import InputError
 
 P = ParamSpec("P")
@@ -18,9 +20,10 @@ class Foreign(NamedTuple):
 
     ours: tuple[str, ...] = ()  # names of options; the first that the function has is meant
     note: str = ""  # what else differs, as a sentence
+    value: str = ""  # the value of the option that means the same
 
 
-_HALF = Foreign(("dtype",), 'Half precision is dtype="bfloat16".')
+_HALF = Foreign(("dtype",), value="bfloat16")
 _BEST = Foreign((), "The best epoch on dev is kept in any case; leave it out.")
 _PATIENCE = Foreign(("patience",), "It is a number of epochs.")
 _RATE = Foreign(("learning_rates", "learning_rate"))
@@ -33,8 +36,18 @@ _SEED = Foreign(("seed", "random_state"))
 _SHOW = Foreign(("show", "verbose"))
 _SPLIT = Foreign(("split_dev", "held_out"))
 _THREADS = Foreign(("threads",))
+_SIZE = Foreign(("size",), "Such as 2-128-2.")
+_CLASSES = Foreign((), "The classes are those of the data; leave it out.")
+_SEVERAL = Foreign((), "For several labels of a text there is MultilabelClassifier.")
+_LOSS = Foreign((), "The loss is that of the task; program 20 of the docs is a loop with another.")
+_PIECES = Foreign((), "The model reads pieces of words with its own vocabulary; leave it out.")
+_METRIC = Foreign((), "The metric is that of the task; for others give predict(X) to sklearn.metrics.")
 _WARMUP = Foreign(("warmup",), "It is a share of the steps, such as 0.1.")
 _MEASURED = Foreign(("evaluations",), "Fine-tuning evaluates the model after every epoch.")
+
+_ALREADY = "What comes out are arrays of NumPy; leave it out."
+IN_BATCHES = "Texts are processed in batches of a few thousand tokens; leave it out."
+NO_UPLOAD = "Nothing is uploaded; save the model, then call hf upload NAME FOLDER."
 
 # Sorted by subject; the names are in lower case, with _ between words.
 FOREIGN_NAMES = {
@@ -53,6 +66,8 @@ FOREIGN_NAMES = {
     ),
     # batches
     **dict.fromkeys(("per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size"), _BATCH),
+    "batch_size": Foreign((), IN_BATCHES),
+    "group_by_length": Foreign((), "Batches have no padding; leave it out."),
     **dict.fromkeys(("batchsize", "bs", "minibatch_size"), _BATCH),
     **dict.fromkeys(
         ("per_device_eval_batch_size", "eval_batch_size"),
@@ -64,7 +79,7 @@ FOREIGN_NAMES = {
     "adam_beta1": Foreign(("beta1",)),
     "adam_beta2": Foreign(("beta2",)),
     **dict.fromkeys(("adam_epsilon", "eps", "epsilon"), Foreign(("adam_eps",))),
-    **dict.fromkeys(("wd", "l2", "adam_weight_decay"), Foreign(("weight_decay",))),
+    **dict.fromkeys(("wd", "l2", "adam_weight_decay", "penalty"), Foreign(("weight_decay",))),
     **dict.fromkeys(("max_grad_norm", "gradient_clip_val", "grad_clip", "clipnorm"), Foreign(("clip_norm",))),
     **dict.fromkeys(("bf16", "fp16", "half", "amp", "mixed_precision", "half_precision"), _HALF),
     **dict.fromkeys(("precision", "torch_dtype"), Foreign(("dtype",))),
@@ -76,17 +91,24 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("base_model", "checkpoint"), _MODEL),
     **dict.fromkeys(("hidden_dropout_prob", "dropout_rate", "classifier_dropout"), Foreign(("dropout",))),
     "attention_probs_dropout_prob": Foreign(("attention_dropout",)),
-    **dict.fromkeys(("hidden_size", "num_hidden_layers", "n_layers"), Foreign(("size",), "Such as 2-128-2.")),
+    **dict.fromkeys(("hidden_size", "num_hidden_layers", "n_layers", "config"), _SIZE),
+    **dict.fromkeys(("num_attention_heads", "n_heads", "intermediate_size"), _SIZE),
     **dict.fromkeys(("max_position_embeddings",), Foreign(("max_positions",))),
     **dict.fromkeys(("mlm_probability", "mask_prob", "masking_prob"), Foreign(("masked_lm_prob",))),
+    "mlm": Foreign(("left_to_right",), "Words are masked unless it is True."),
     **dict.fromkeys(("nsp", "next_sentence_prediction"), Foreign(("next_sentence",))),
     **dict.fromkeys(("wwm", "whole_word_masking"), Foreign(("whole_word_mask",))),
     **dict.fromkeys(("do_lower_case", "lowercase", "uncased"), Foreign(("lower_case",))),
-    "num_labels": Foreign((), "The classes are those of the data; leave it out."),
+    **dict.fromkeys(("num_labels", "id2label", "label2id", "classes"), _CLASSES),
+    **dict.fromkeys(("multi_label", "multilabel", "problem_type"), _SEVERAL),
+    **dict.fromkeys(("loss", "criterion", "label_smoothing_factor", "label_smoothing"), _LOSS),
+    "tokenizer": Foreign(("vocab",), "A model that is given has its own vocabulary."),
     **dict.fromkeys(("num_frozen_layers", "freeze_layers", "freeze_encoder"), Foreign(("freeze",))),
     # vectors
     **dict.fromkeys(("normalize_embeddings", "normalise"), Foreign(("normalize",))),
     **dict.fromkeys(("pooling", "pooling_mode"), Foreign(("pool",))),
+    **dict.fromkeys(("convert_to_numpy", "convert_to_tensor"), Foreign((), _ALREADY)),
+    **dict.fromkeys(("ngram_range", "max_features", "stop_words", "analyzer"), _PIECES),
     # data
     **dict.fromkeys(("max_seq_length", "max_seq_len", "max_len", "maxlen", "model_max_length"), _LENGTH),
     **dict.fromkeys(("max_length", "seq_len", "seq_length", "block_size"), _LENGTH),
@@ -100,6 +122,9 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("max_train_samples", "n_train"), Foreign(("train_examples",))),
     **dict.fromkeys(("max_eval_samples", "max_val_samples"), Foreign(("dev_examples",))),
     **dict.fromkeys(("class_weight", "weights"), Foreign(("class_weights",))),
+    "remove_unused_columns": Foreign((), "Other columns are not read; leave it out."),
+    **dict.fromkeys(("doc_stride", "stride"), Foreign((), "Windows overlap in any case; leave it out.")),
+    "aggregation_strategy": Foreign((), "A word has the tag of its first piece; leave it out."),
     **dict.fromkeys(("text_column", "text_col"), Foreign(("text", "column", "columns"))),
     **dict.fromkeys(("label_column", "label_col", "target"), Foreign(("label", "columns"))),
     # the run
@@ -120,23 +145,68 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("eval_steps", "evaluation_strategy", "eval_strategy", "logging_steps"), _MEASURED),
     **dict.fromkeys(("early_stopping", "early_stopping_patience", "n_iter_no_change"), _PATIENCE),
     "load_best_model_at_end": _BEST,
+    **dict.fromkeys(("metric_for_best_model", "metric", "metrics", "scoring", "compute_metrics"), _METRIC),
+    **dict.fromkeys(("push_to_hub", "hub_model_id"), Foreign((), NO_UPLOAD)),
+    "save_strategy": Foreign((), "A run is saved when it is interrupted, and at its end; leave it out."),
+    "device": Foreign((), 'For a GPU give engine="jax"; it takes the first one.'),
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
+}
+
+# What Hugging Face and people call tasks; the names have hyphens between words.
+FOREIGN_TASKS = {
+    **dict.fromkeys(
+        (
+            "text-classification",
+            "sequence-classification",
+            "classification",
+            "sentiment",
+            "sentiment-analysis",
+        ),
+        "classify",
+    ),
+    **dict.fromkeys(("multi-label", "multi-label-classification", "multilabel-classification"), "multilabel"),
+    **dict.fromkeys(("regression", "text-regression"), "regress"),
+    **dict.fromkeys(("token-classification", "tagging", "pos"), "tag"),
+    **dict.fromkeys(("question-answering", "extractive-qa"), "qa"),
+    **dict.fromkeys(("sentence-similarity", "sentence-embedding"), "similarity"),
 }
 
 # A note that belongs to an option here, whatever it is called elsewhere.
 NOTES = {"minutes": "A run is as long as `steps` or `minutes` say; give one of them."}
 
-# Arguments that methods of estimators have elsewhere, and that are not options here.
-METHOD_ARGUMENTS = {"sample_weight": "rows have no weights, so leave it out."}
+# Arguments that methods of estimators have elsewhere, and that are not options here, by the method.
+_ROWS = {
+    **dict.fromkeys(("texts", "documents", "raw_documents", "inputs", "sentences"), "did you mean X?"),
+    **dict.fromkeys(("labels", "targets", "Y"), "did you mean y?"),
+    "sample_weight": "rows have no weights, so leave it out.",
+}
+_SCORES = {
+    **dict.fromkeys(("question", "context"), "give pairs, such as [(question, paragraph)]."),
+    **dict.fromkeys(
+        ("return_all_scores", "top_k", "return_proba"), "predict_proba(X) has the probability of each class."
+    ),
+}
+METHOD_ARGUMENTS: dict[str, dict[str, str]] = {
+    **dict.fromkeys(("fit", "score", "evaluate"), _ROWS),
+    **dict.fromkeys(("predict", "predict_proba", "predict_spans", "transform"), _ROWS | _SCORES),
+    "explain": {
+        **dict.fromkeys(("target", "label", "class_name"), "did you mean answer?"),
+        **dict.fromkeys(("X", "texts", "inputs"), "did you mean text?"),
+    },
+}
 DEV_ARGUMENTS = ("validation_data", "eval_set", "eval_dataset")  # of a method that has `dev` here
-IN_BATCHES = "Texts are processed in batches of a few thousand tokens; leave it out."
 
-_ALREADY = "What comes out are arrays of NumPy; leave it out."
 _PADDED = "What comes back has rows filled up with [PAD], `input_ids` and `attention_mask`; leave it out."
 _LOADING = {
     **dict.fromkeys(("device", "device_map"), 'Give engine="jax" for a GPU; it takes the first one.'),
     **dict.fromkeys(("torch_dtype", "precision"), "Did you mean dtype?"),
     "backend": "Did you mean engine?",
+    "task": "The folder says what its model was trained for; leave it out.",
+    **dict.fromkeys(
+        ("num_labels", "id2label", "label2id"),
+        "For classes of your own give the folder to TextClassifier(...).",
+    ),
+    **dict.fromkeys(("output_attentions", "output_hidden_states"), "Give attentions=True to encode(...)."),
     **dict.fromkeys(
         ("revision", "cache_dir", "token", "use_auth_token", "local_files_only", "trust_remote_code"),
         "Nothing is downloaded or executed; leave it out.",
@@ -146,10 +216,15 @@ _LOADING = {
 # Arguments that functions of other libraries take, and what to do instead, by the function here.
 FOREIGN_ARGUMENTS = {
     "Bert.encode": {
-        "normalize_embeddings": "Give it to what comes back, as vectors(normalize=True).",
+        **dict.fromkeys(
+            ("normalize", "normalize_embeddings"), "Give it to what comes back, as vectors(normalize=True)."
+        ),
         **dict.fromkeys(("convert_to_numpy", "convert_to_tensor", "return_tensors"), _ALREADY),
         **dict.fromkeys(("batch_size", "chunk_size"), IN_BATCHES),
         "show_progress_bar": "A TextEncoder with verbose=True shows one.",
+        **dict.fromkeys(
+            ("pool", "pooling", "pooling_mode"), 'Give it to what comes back, as vectors(pool="mean").'
+        ),
         "output_value": "Of what comes back, vectors() are of texts and hidden_states[-1] of tokens.",
         "output_hidden_states": "`hidden_states` of what comes back has all of them; leave it out.",
         "output_attentions": "Give attentions=True.",
@@ -173,6 +248,8 @@ FOREIGN_ARGUMENTS = {
         ),
         "return_tensors": "What comes back has arrays of NumPy, which torch.as_tensor takes; leave it out.",
         "text_pair": "Did you mean pair?",
+        **dict.fromkeys(("max_len", "max_seq_length", "model_max_length"), "Did you mean max_length?"),
+        "return_overflowing_tokens": "Overlapping windows are long='windows' of an estimator.",
         "is_split_into_words": "Join the words with spaces.",
         "return_special_tokens_mask": "Compare ids with `all_special_ids` of the tokenizer.",
         "stride": "Overlapping windows are long='windows' of an estimator.",
@@ -189,6 +266,7 @@ FOREIGN_ARGUMENTS = {
     "Tokenizer.from_pretrained": {
         **dict.fromkeys(("do_lower_case", "lowercase", "uncased"), "Did you mean lower_case?"),
         "model_max_length": "Give max_length to the call of the tokenizer.",
+        "padding_side": "Rows are filled up at their ends; leave it out.",
         "use_fast": "Leave it out.",
     },
     "Bert.from_pretrained": _LOADING,
@@ -196,20 +274,88 @@ FOREIGN_ARGUMENTS = {
 }
 
 
-# Attributes that objects have elsewhere, by the class here.
+# Attributes that objects have elsewhere, by the class here or one of its bases; those of the package first.
+_VECTORS = "An Encoded holds several arrays; vectors() has one vector for each text."
+_COSINES = "Of vectors made with normalize=True the cosines are a @ b.T."
+_TRAINING = "metrics() has what was recorded in training, and `report` the result."
+_TRANSFORMERS = "Use minibert.load(folder)."
 FOREIGN_ATTRIBUTES = {
+    "minibert": {
+        **dict.fromkeys(("AutoModel", "BertModel", "AutoModelForMaskedLM", "BertForMaskedLM"), _TRANSFORMERS),
+        **dict.fromkeys(("from_pretrained", "load_model", "BertForPreTraining"), _TRANSFORMERS),
+        **dict.fromkeys(
+            ("AutoModelForSequenceClassification", "BertForSequenceClassification", "BertClassifier"),
+            "Use minibert.load(folder) for a fine-tuned model; minibert.TextClassifier(folder) trains one.",
+        ),
+        **dict.fromkeys(
+            ("AutoModelForTokenClassification", "BertForTokenClassification"),
+            "Use minibert.load(folder) for a fine-tuned model; minibert.TokenTagger(folder) trains one.",
+        ),
+        **dict.fromkeys(
+            ("AutoModelForQuestionAnswering", "BertForQuestionAnswering"),
+            "Use minibert.load(folder) for a fine-tuned model; minibert.QuestionAnswerer(folder) trains one.",
+        ),
+        **dict.fromkeys(
+            ("AutoTokenizer", "BertTokenizer", "BertTokenizerFast"),
+            "Use minibert.Tokenizer.from_pretrained(folder).",
+        ),
+        "AutoConfig": "Use minibert.load(folder).config.",
+        "pipeline": "Use minibert.load(folder), and then fill_mask, predict, tag or predict_spans.",
+        **dict.fromkeys(
+            ("Trainer", "TrainingArguments", "train", "fit", "SentenceTransformerTrainer"),
+            "Use minibert.TextClassifier(folder).fit(texts, labels), minibert.finetune or minibert.pretrain.",
+        ),
+        "DataCollatorForLanguageModeling": "Use minibert.pretrain(texts), which masks words itself.",
+        **dict.fromkeys(
+            ("SentenceTransformer", "TfidfVectorizer", "Vectorizer"),
+            "Use minibert.TextEncoder(folder), whose transform(texts) makes vectors.",
+        ),
+        "CrossEncoder": "Use minibert.load(folder), whose predict(pairs) gives scores.",
+        **dict.fromkeys(("util", "cos_sim", "cosine_similarity", "semantic_search"), _COSINES),
+        **dict.fromkeys(
+            ("save", "save_model"), "Use model.save_pretrained(folder), or save(folder) of an estimator."
+        ),
+        **dict.fromkeys(
+            ("EarlyStoppingCallback", "early_stopping", "EarlyStopping"), "Give patience=2 to an estimator."
+        ),
+    },
     "Bert": {
         **dict.fromkeys(
-            ("to", "cuda", "cpu", "half"),
+            ("to", "cuda", "cpu", "half", "device"),
             'An engine and a dtype are chosen when a model is loaded: minibert.load(folder, engine="jax").',
         ),
         **dict.fromkeys(("eval", "train"), "A Bert never applies dropout, so leave the call out."),
         **dict.fromkeys(("forward", "embed", "get_sentence_embedding"), "Use encode(texts)."),
         **dict.fromkeys(
-            ("predict", "fit"), "Use minibert.TextClassifier(folder), which learns to predict with fit."
+            ("predict", "fit", "predict_proba"),
+            "Use minibert.TextClassifier(folder), which learns to predict with fit.",
         ),
-        "save": "Use save_pretrained(folder).",
-        **dict.fromkeys(("parameters", "named_parameters", "state_dict"), "The arrays are in `params`."),
+        **dict.fromkeys(("save", "save_model"), "Use save_pretrained(folder)."),
+        "push_to_hub": NO_UPLOAD,
+        "load": "Use minibert.load(folder).",
+        **dict.fromkeys(
+            ("parameters", "named_parameters", "state_dict", "load_state_dict"), "The arrays are in `params`."
+        ),
+        **dict.fromkeys(
+            ("embeddings", "get_input_embeddings"), 'The array of them is params["embeddings.word"].'
+        ),
+        "num_parameters": "Use n_parameters.",
+        **dict.fromkeys(
+            ("freeze", "requires_grad_"), "Give freeze=... to minibert.TextClassifier, or another estimator."
+        ),
+        "resize_token_embeddings": "The command minibert extend adds words to a model.",
+        **dict.fromkeys(
+            ("similarity", "similarity_pairwise"),
+            "Cosines are v @ v.T, with v = encode(texts).vectors(normalize=True).",
+        ),
+        **dict.fromkeys(
+            ("get_sentence_embedding_dimension", "hidden_size", "dim"), "Use config.hidden_size."
+        ),
+        **dict.fromkeys(("max_seq_length", "max_length"), "Use config.max_position_embeddings."),
+        **dict.fromkeys(("predict_mask", "unmask", "fill"), "Use fill_mask(text)."),
+        **dict.fromkeys(("generate", "logits"), "Use fill_mask(text) for words, or masked_lm_logits."),
+        "tokenize": "Use tokenizer.tokenize(text).",
+        "explain": "Use minibert.TextClassifier, whose answers can be explained.",
     },
     "Encoded": {
         "last_hidden_state": "Use hidden_states[-1].",
@@ -218,10 +364,134 @@ FOREIGN_ATTRIBUTES = {
             ("numpy", "cpu", "detach", "tolist"),
             "An Encoded holds arrays of NumPy, such as hidden_states[-1] and vectors().",
         ),
+        **dict.fromkeys(("shape", "T", "mean", "astype", "reshape", "dtype"), _VECTORS),
+        **dict.fromkeys(("embeddings", "sentence_embedding", "embedding"), "Use vectors()."),
+        "logits": "Use fill_mask(text) of the model for words, or its masked_lm_logits.",
+    },
+    "Guess": {
+        **dict.fromkeys(("token_str", "word", "sequence"), "Use token."),
+        **dict.fromkeys(("score", "prob", "p"), "Use probability."),
+    },
+    "Encoding": {
+        **dict.fromkeys(
+            ("to", "cuda", "convert_to_tensors"),
+            "What is in it are arrays of NumPy, which torch.as_tensor takes.",
+        ),
+    },
+    "BatchEncoding": {
+        **dict.fromkeys(
+            ("to", "cuda", "convert_to_tensors"),
+            "What is in it are arrays of NumPy, which torch.as_tensor takes.",
+        ),
+    },
+    "Tokenizer": {
+        **dict.fromkeys(
+            ("encode_plus", "batch_encode_plus", "prepare_for_model"),
+            "Call the tokenizer itself, with a text or a list of them.",
+        ),
+        **dict.fromkeys(
+            ("model_max_length", "enable_truncation", "truncation"),
+            "Give max_length to the call of the tokenizer.",
+        ),
+        **dict.fromkeys(
+            ("padding_side", "enable_padding", "pad"),
+            "`input_ids` of several texts has [PAD] at the ends of rows.",
+        ),
+        **dict.fromkeys(
+            ("add_tokens", "add_special_tokens"),
+            "The command minibert extend adds words to a model and its vocabulary.",
+        ),
+        **dict.fromkeys(("token_to_id", "piece_to_id"), "Use convert_tokens_to_ids(token)."),
+        **dict.fromkeys(("id_to_token", "id_to_piece"), "Use convert_ids_to_tokens(number)."),
+        "get_vocab_size": "Use vocab_size.",
+        **dict.fromkeys(("save", "save_vocabulary"), "Use save_pretrained(folder)."),
+        **dict.fromkeys(("from_file", "load"), "Use from_pretrained(path), which reads files as well."),
+        **dict.fromkeys(
+            ("train", "train_from_iterator", "train_new_from_iterator"),
+            "The command minibert vocab learns a vocabulary; minibert.pretrain(texts) does so by itself.",
+        ),
     },
     "TextEncoder": {
         **dict.fromkeys(("encode", "predict", "embed"), "Use transform(texts)."),
-        "save": "An encoder learns nothing, so keep the folder of its model.",
+        **dict.fromkeys(
+            ("save", "save_pretrained"), "An encoder learns nothing, so keep the folder of its model."
+        ),
+        **dict.fromkeys(("from_pretrained", "load"), "Use TextEncoder(folder)."),
+        **dict.fromkeys(("similarity", "cos_sim"), _COSINES),
+        **dict.fromkeys(
+            ("get_sentence_embedding_dimension", "dim", "n_features_out_"),
+            "get_feature_names_out() has a name for each number of a vector.",
+        ),
+        **dict.fromkeys(
+            ("inverse_transform", "vocabulary_"), "The numbers of a vector do not stand for words."
+        ),
+        "tokenizer": "Use minibert.load(folder).tokenizer.",
+        "max_seq_length": "Use max_length.",
+    },
+    "Estimator": {
+        **dict.fromkeys(("train", "train_model"), "Use fit(X, y)."),
+        "partial_fit": "Use fit(X, y) with all rows.",
+        **dict.fromkeys(
+            ("transform", "encode", "embed", "fit_transform"), "Use minibert.TextEncoder(folder)."
+        ),
+        **dict.fromkeys(
+            ("history", "loss_curve_", "log_history", "best_score_"),
+            "`report_` has the result; with `out`, minibert.Run.open(out).metrics() has what was recorded.",
+        ),
+        "report_": "It is there after fit(X, y).",
+        **dict.fromkeys(("save_pretrained", "save_model", "dump"), "Use save(folder)."),
+        **dict.fromkeys(("from_pretrained", "load_model"), _TRANSFORMERS),
+        "push_to_hub": NO_UPLOAD,
+        "tokenizer": "Use model_.tokenizer.",
+        "config": "Use model_.params.config.",
+        **dict.fromkeys(("to", "cuda", "device"), 'Give engine="jax" for a GPU; it takes the first one.'),
+    },
+    "TextClassifier": {
+        "classes_": "It is there after fit(X, y).",
+        **dict.fromkeys(("classes", "labels_", "id2label"), "Use classes_."),
+        **dict.fromkeys(
+            ("decision_function", "predict_log_proba", "predict_probabilities", "logits"),
+            "Use predict_proba(X).",
+        ),
+        **dict.fromkeys(("predict_labels", "classify"), "Use predict(X)."),
+        **dict.fromkeys(
+            ("coef_", "feature_importances_"), "explain(text) has the contribution of each word."
+        ),
+    },
+    "TokenTagger": {
+        **dict.fromkeys(("predict_proba", "entities", "ents", "predict_tags"), "Use tag(texts)."),
+    },
+    "QuestionAnswerer": {
+        **dict.fromkeys(("predict_proba", "predict_answers", "ask"), "Use predict_spans(X)."),
+    },
+    "Explanation": {
+        **dict.fromkeys(
+            ("scores", "attributions", "values", "as_list"),
+            "`words` has each word with its score; top(n) the largest.",
+        ),
+        **dict.fromkeys(
+            ("show", "plot", "show_in_notebook", "visualize"),
+            "Print it, or let a notebook show it in colours.",
+        ),
+    },
+    "Run": {
+        **dict.fromkeys(("history", "log_history", "losses", "logs"), _TRAINING),
+        **dict.fromkeys(("best_model", "load_best"), "Use model."),
+        **dict.fromkeys(
+            ("plot", "show"), "A notebook shows its page; minibert.compare([run]) draws its curves."
+        ),
+        **dict.fromkeys(
+            ("resume", "train"), "Use minibert.pretrain(out=folder, resume=True), or minibert.finetune."
+        ),
+        "load": "Use Run.open(folder).",
+        "summary": "Print it.",
+    },
+    "Comparison": {
+        **dict.fromkeys(("plot", "show"), "A notebook shows its curves; write(path) makes a page of them."),
+        **dict.fromkeys(
+            ("to_dataframe", "to_pandas", "to_frame"),
+            "`figures` has the numbers, which pandas.DataFrame takes.",
+        ),
     },
 }
 
@@ -271,10 +541,15 @@ def explains_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
     name = function.__qualname__
     known = inspect.signature(function).parameters
     remedies = FOREIGN_ARGUMENTS[name]
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    names = () if takes_any else tuple(one for one in known if one not in ("self", "cls"))
+
+    def advise(argument: str) -> str:
+        return remedies.get(argument) or did_you_mean(argument, names)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        refuse_unknown(kwargs, known, name, lambda argument: remedies.get(argument, ""))
+        refuse_unknown(kwargs, known, name, advise)
         return function(*args, **kwargs)
 
     return call
@@ -288,7 +563,7 @@ def explains_foreign_attributes(kind: type[Kind]) -> type[Kind]:
     Parameters
     ----------
     kind : type
-        A class with a row in FOREIGN_ATTRIBUTES, by its name.
+        A class with a row in FOREIGN_ATTRIBUTES, by its name; subclasses explain these and their own.
 
     Returns
     -------
@@ -297,23 +572,40 @@ def explains_foreign_attributes(kind: type[Kind]) -> type[Kind]:
     """
 
     def explain(self: Kind, name: str) -> Any:
-        advice = attribute_advice(kind.__name__, name)
-        if not advice or hasattr(type(self), name):  # a property of a subclass may have failed
+        if not attribute_advice(type(self), name) or hasattr(type(self), name):  # a property may have failed
             return object.__getattribute__(self, name)  # raises the error once more
-        message = f"{type(self).__name__!r} object has no attribute {name!r}; {advice}"
-        raise AttributeError(message, name=name, obj=self)
+        raise no_attribute(self, name)
 
     type.__setattr__(kind, "__getattr__", explain)
     return kind
 
 
-def attribute_advice(kind: str, name: str) -> str:
+def no_attribute(owner: object, name: str) -> AttributeError:
+    """Return the error for an attribute that an object does not have, with advice if there is any.
+
+    Parameters
+    ----------
+    owner : object
+    name : str
+        The name of the attribute.
+
+    Returns
+    -------
+    AttributeError
+    """
+    message = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    if advice := attribute_advice(type(owner), name):
+        message += f"; {advice}"
+    return AttributeError(message, name=name, obj=owner)
+
+
+def attribute_advice(kind: type, name: str) -> str:
     """Say what to use in place of an attribute that objects of a class have in other libraries.
 
     Parameters
     ----------
-    kind : str
-        The name of a class with a row in FOREIGN_ATTRIBUTES.
+    kind : type
+        A class; it or one of its bases has a row in FOREIGN_ATTRIBUTES, by its name.
     name : str
         The name of the attribute.
 
@@ -322,11 +614,45 @@ def attribute_advice(kind: str, name: str) -> str:
     str
         The end of a sentence; "" if the name is not in the table.
     """
-    return _lowered(FOREIGN_ATTRIBUTES[kind].get(name, ""))
+    rows = (FOREIGN_ATTRIBUTES.get(base.__name__, {}) for base in kind.__mro__)
+    return next((_lowered(row[name]) for row in rows if name in row), "")
 
 
-def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Let a class that is called with nothing but a path name the function that loads folders.
+def name_advice(name: str) -> str:
+    """Say what to use in place of a name that the package of another library has.
+
+    Parameters
+    ----------
+    name : str
+        The name, such as "AutoModel".
+
+    Returns
+    -------
+    str
+        The end of a sentence; "" if the name is not in the table.
+    """
+    return _lowered(FOREIGN_ATTRIBUTES["minibert"].get(name, ""))
+
+
+class ExplainsNames(ABCMeta):
+    """Let a class, too, explain what to use in place of an attribute: `TextClassifier.from_pretrained`.
+
+    As with objects, type checkers don't see it.
+    """
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            message = f"type object {cls.__name__!r} has no attribute {name!r}"
+            if advice := attribute_advice(cls, name):
+                message += f"; {advice}"
+            raise AttributeError(message, name=name, obj=cls)
+
+
+def explains_folder(
+    loader: str,
+) -> Callable[[Callable[Concatenate[Kind, P], None]], Callable[Concatenate[Kind, P], None]]:
+    """Let the `__init__` of a class name the function that loads folders, if it is given only a path.
 
     Parameters
     ----------
@@ -336,22 +662,19 @@ def loaded_by(loader: str) -> Callable[[type[Kind]], type[Kind]]:
     Returns
     -------
     function
-        A decorator for a class.
+        A decorator for `__init__`, which then raises InputError for a single path.
     """
 
-    def decorate(kind: type[Kind]) -> type[Kind]:
-        initialise = vars(kind)["__init__"]
-
+    def decorate(initialise: Callable[Concatenate[Kind, P], None]) -> Callable[Concatenate[Kind, P], None]:
         @functools.wraps(initialise)
-        def checked(self: Kind, *args: Any, **kwargs: Any) -> None:
+        def checked(self: Kind, /, *args: P.args, **kwargs: P.kwargs) -> None:
             if len(args) == 1 and not kwargs and isinstance(args[0], str | os.PathLike):
                 folder = os.fspath(args[0])
-                call = f"{kind.__name__}({folder!r})"
+                call = f"{type(self).__name__}({folder!r})"
                 raise InputError(f"{call} does not read a folder; use {loader}({folder!r}).")
             initialise(self, *args, **kwargs)
 
-        type.__setattr__(kind, "__init__", checked)
-        return kind
+        return checked
 
     return decorate
 
@@ -388,6 +711,8 @@ def advice_for(name: str, known: Mapping[str, str] | Iterable[str]) -> str:
     option = name_here(name, known)
     if option:
         shown = known[option] if isinstance(known, Mapping) else option
+        if foreign.value:
+            shown = f'{option}="{foreign.value}"'
         note = foreign.note or NOTES.get(option, "")
         return f"did you mean {shown}? {note}".rstrip()
     if foreign.ours:

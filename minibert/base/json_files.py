@@ -75,17 +75,13 @@ def read_json(
     return value
 
 
-def read_toml(path: str | Path, advice: str = "correct it", largest: int = LARGEST_TOML) -> dict[str, Any]:
+def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the table in a TOML file (https://toml.io, version 1.0).
 
     Parameters
     ----------
     path : str or path
         The file.
-    advice : str, default "correct it"
-        What to do if the file is damaged or too large, for the error.
-    largest : int, default 1 MiB
-        Largest size in bytes; such a file is written by hand.
 
     Returns
     -------
@@ -97,13 +93,13 @@ def read_toml(path: str | Path, advice: str = "correct it", largest: int = LARGE
     MissingFile
         When the file is not there.
     InputError
-        When it can't be read, is not TOML in UTF-8, or has more than `largest` bytes.
+        When it can't be read, is not TOML in UTF-8, or has more than 1 MiB: such a file is written by hand.
     """
-    data = _bytes_in(path, advice, largest, streams=False)
+    data = _bytes_in(path, "correct it", LARGEST_TOML, streams=False)
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} can't be read as TOML ({error}); {advice}.") from error
+        raise InputError(f"{path} can't be read as TOML ({error}); correct it.") from error
 
 
 def _bytes_in(path: str | Path, advice: str, largest: int, streams: bool) -> bytearray:

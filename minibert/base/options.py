@@ -409,6 +409,21 @@ class RunOptions(TrainingArguments):
         rule = {"kind": self.optimizer, "eps": self.adam_eps}
         return rule | {name: getattr(self, name) for name in names}
 
+    def where_open(self, answers: Mapping[str, Any]) -> Self:
+        """Return a copy in which answers replace fields that are None.
+
+        Parameters
+        ----------
+        answers : mapping of str to object
+            The values, by the name of the field.
+
+        Returns
+        -------
+        RunOptions
+        """
+        open_answers = {name: value for name, value in answers.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **open_answers)
+
     @classmethod
     def resumed(cls, path: str | Path, **given: Any) -> Self:
         """Load the stored options of a run, with a new length or other allowed changes.

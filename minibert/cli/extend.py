@@ -1,7 +1,7 @@
 """Add your own words to a trained BERT.
 
 Appends new pieces to the vocabulary of a model: words from a file, or pieces
-learned from a text as `minibert vocab` does, starting from the present
+learnt from a text as `minibert vocab` does, starting from the present
 vocabulary; and special tokens. Old pieces keep their ids and embeddings. The
 embedding of a new piece starts as the mean of the pieces that it replaces.
 Words in which no new piece occurs are split as before, and the model computes

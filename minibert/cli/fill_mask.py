@@ -10,7 +10,7 @@ or found with --pieces, stands for k [MASK]s; its probability is the product of
 the probabilities of its pieces, filled in from left to right.
 
 examples:
-  minibert fill-mask "The capital of France is [MASK]."
+  minibert fill-mask "She was born in New [MASK] City."
   minibert fill-mask --model runs/books "it came to [MASK]."
   minibert fill-mask --model ~/models/bert-base-uncased "Paris is the [MASK] of [MASK]." --top 3
   minibert fill-mask --model runs/books "the [MASK] swam." --targets whale,ship,leviathan

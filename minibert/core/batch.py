@@ -47,18 +47,36 @@ class Batch:
 
     Weights are 1 / (count in the whole global batch), so the losses and gradients of micro-batches and
     shards simply add up.
+
+    Attributes
+    ----------
+    input_ids, token_type_ids : (T,) int32
+        The id of each token, and the segment that it is in.
+    positions : (T,) int32
+        Position within the sequence.
+    cu_seqlens : (S+1,) int32
+        Sequence s is rows cu_seqlens[s]:cu_seqlens[s+1].
+    sequence_index : (S,) uint32
+        Index in the global batch: half of the dropout row key.
+    masked_rows, masked_labels : (M,) int32
+        Indices into the T tokens, and the ids to predict there.
+    masked_weights : (M,) float64
+    next_sentence_labels : (S,) int32
+        -1 where there is no label.
+    next_sentence_weights : (S,) float64
+        0 where there is no label.
     """
 
-    input_ids: NDArray[np.int32]  # (T,) int32
-    token_type_ids: NDArray[np.int32]  # (T,) int32
-    positions: NDArray[np.int32]  # (T,) int32, position within the sequence
-    cu_seqlens: NDArray[np.int32]  # (S+1,) int32, sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
-    sequence_index: NDArray[np.uint32]  # (S,) uint32, index in the global batch: half of the dropout row key
-    masked_rows: NDArray[np.int32]  # (M,) int32, indices into the T tokens
-    masked_labels: NDArray[np.int32]  # (M,) int32
-    masked_weights: NDArray[np.float64]  # (M,) float64
-    next_sentence_labels: NDArray[np.int32]  # (S,) int32, -1 where there is no label
-    next_sentence_weights: NDArray[np.float64]  # (S,) float64, 0 where there is no label
+    input_ids: NDArray[np.int32]
+    token_type_ids: NDArray[np.int32]
+    positions: NDArray[np.int32]
+    cu_seqlens: NDArray[np.int32]
+    sequence_index: NDArray[np.uint32]
+    masked_rows: NDArray[np.int32]
+    masked_labels: NDArray[np.int32]
+    masked_weights: NDArray[np.float64]
+    next_sentence_labels: NDArray[np.int32]
+    next_sentence_weights: NDArray[np.float64]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.S} sequences, {self.T} tokens)"
@@ -128,6 +146,10 @@ class Batch:
         sequences : at least one. The weights are those of a global batch of just these sequences.
         first : index of the first sequence in the global batch.
 
+        Returns
+        -------
+        Batch
+
         Raises
         ------
         InputError
@@ -176,6 +198,10 @@ class Batch:
         Parameters
         ----------
         first, last : indices of examples in this batch.
+
+        Returns
+        -------
+        Batch of `last - first` examples.
         """
         begin = int(self.cu_seqlens[first])
         end = int(self.cu_seqlens[last])
@@ -200,6 +226,10 @@ class Batch:
         Parameters
         ----------
         parts : how many micro-batches, from 1 to the number of examples.
+
+        Returns
+        -------
+        iterator of Batch
 
         Raises
         ------

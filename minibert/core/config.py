@@ -117,6 +117,10 @@ class BertConfig:
         name : one of `SIZES`, or three numbers: layers, hidden size, heads. The feed-forward size is 4H.
         **overrides : fields that differ from those of the size, or from the defaults.
 
+        Returns
+        -------
+        BertConfig
+
         Raises
         ------
         InputError
@@ -151,6 +155,10 @@ class BertConfig:
         Parameters
         ----------
         values : the fields, as read from JSON.
+
+        Returns
+        -------
+        BertConfig
 
         Raises
         ------

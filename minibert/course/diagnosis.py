@@ -62,7 +62,7 @@ def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sent
         Enough questions that no law holds by chance.
     probes : list of Probe
         Changes of the questions, tried in order where no law of a whole part holds.
-    label : str
+    label : str, default "{}"
         How to call a part, such as "the gradient of {}".
 
     Returns

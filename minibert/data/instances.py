@@ -498,13 +498,13 @@ def split_documents(
 
 
 def _too_few_documents(n_documents: int, least: int, next_sentence: bool) -> InputError:
-    needed = f"{2 * least} are needed: {least} to train on and {least} to hold out"
+    needed = f"{2 * least} are needed"
     if next_sentence:
-        needed += ", as next sentences are also drawn from other documents"
+        needed += " for next sentences"
+    needed += f": {least} to train on and {least} to hold out"
     advice = (
-        "give more documents (texts of a list, rows of a table, lines of JSON, or parts of plain text "
-        "between blank lines), or choose layout='documents' to make each line of plain text one, or "
-        "layout='continuous' to have the text cut into documents"
+        "give more documents (in plain text, blank lines separate them), or choose layout='documents' (each "
+        "line is one) or layout='continuous' (the text is cut into documents)"
     )
     if next_sentence and n_documents > 1:
         advice += ", or set next_sentence=False"

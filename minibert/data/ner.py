@@ -38,7 +38,7 @@ def read(
         Which may be compressed.
     words : int, default 1
         The column of words, from 1, or from -1 at the end.
-    tags : int, optional
+    tags : int, default -1
         That of tags; None when there are none.
     entities : bool, default True
         Tags are O, B-TYPE or I-TYPE, in IOB1 or BIO, and become BIO; a line that begins with # before the

@@ -419,7 +419,7 @@ def read_questions(
     ----------
     path : str or Path
         A table or JSON Lines, which may be compressed.
-    question, context : str or int
+    question, context : str or int, default "question" and "context"
         The columns of questions and paragraphs, by name or by number, from 1.
     answer : str or int, default "answer"
         The column of answers; None if they are unknown. An empty cell (in JSON Lines also null or an empty

@@ -71,7 +71,7 @@ def peak(threads: int, dtype: str = "float32", seconds: float = 0.1, ops: Any = 
     dtype : str
         "float32" (the default), "float64" or "bfloat16", which is accumulated in float32. On a processor
         without instructions for bfloat16, this is the rate of float32.
-    seconds : float
+    seconds : float, default 0.1
         How long to measure a processor. It takes longer if other programs are busy, which does not lower the
         result.
     ops : Ops or None

@@ -101,12 +101,12 @@ def create(name: str = "auto", threads: int | None = None, dtype: str = "float32
 
     Parameters
     ----------
-    name : str
+    name : str, default "auto"
         "auto" or one of `ENGINES`.
     threads : int or None
         Threads of the engine itself; None, the default, for one on each core. The threads of NumPy's matrix
         library are limited separately, by `limited_threads`.
-    dtype : str
+    dtype : str, default "float32"
         "float32", "float64" or "bfloat16". The first two are the type of the parameters. With bfloat16, the
         operands of matrix products and the activations have that type, and parameters are float32.
     **extras : Any
@@ -139,7 +139,7 @@ def choose(
 
     Parameters
     ----------
-    name : str
+    name : str, default "auto"
         "auto" or one of `ENGINES`, as for `create`.
     threads : int or None
         Threads of the engine itself; None, the default, for one on each core.

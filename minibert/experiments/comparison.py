@@ -14,6 +14,7 @@ import numpy as np
 from minibert.api.runs import PRETRAINING_FILE, Run
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path, require_intact
+from minibert.base.foreign_names import explains_foreign_attributes
 from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
 from minibert.finetuning.examples import asked_examples
@@ -137,7 +138,7 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
         raise InputError(f"{counted(len(paths), 'run')} can't be compared; name 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("A run is named twice; name different ones.")
-    compared = [_read(letter, path) for letter, path in zip(LETTERS, paths, strict=False)]
+    compared = [read_run(path, letter) for letter, path in zip(LETTERS, paths, strict=False)]
     first, *others = compared
     for other in others:
         if first.kind != other.kind:
@@ -146,8 +147,25 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
     return Comparison(compared, by)
 
 
-def _read(letter: str, folder: Path) -> Compared:
-    """Read one run; raise InputError if the folder contains none, or a whole sweep."""
+def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
+    """Read one run, finished or not.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    letter : str, default "A"
+        What tables and curves call it.
+
+    Returns
+    -------
+    Compared
+
+    Raises
+    ------
+    InputError
+        When the folder contains no run, a damaged one, or a whole sweep.
+    """
     if not folder.is_dir():
         raise InputError(f"'{folder}' is not a folder; name that of a run.", runs=str(folder))
     kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
@@ -168,9 +186,18 @@ def _read(letter: str, folder: Path) -> Compared:
     return Compared(letter, folder, options, read_metrics(folder), report)
 
 
+@explains_foreign_attributes
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`: `to_json`, `text` for a terminal and `write` for a browser."""
+    """The result of `compare`: `to_json`, `text` for a terminal and `write` for a browser.
+
+    Attributes
+    ----------
+    runs : sequence of Compared
+        The runs, each with the letter that it has in tables and pictures.
+    by : str
+        What curves are drawn over, such as "step".
+    """
 
     runs: Sequence[Compared]
     by: str

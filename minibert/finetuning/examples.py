@@ -14,14 +14,7 @@ from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
 
-# The task for a custom table, by the kind of an official task.
-OWN_TABLES = {
-    "classify": "classify",
-    "regress": "regress",
-    "tag": "tag",
-    "span": "qa",
-    "cosine": "similarity",
-}
+OWN_TABLES = registry.BY_KIND | {"cosine": "similarity"}  # by the kind of an official task
 # Suffixes of custom tables. A .json file may be one, too, but the official files of SQuAD also end in .json.
 TABLES = {*DELIMITERS, *JSON_LINES} - {".json"}
 ANSWERS = ("label", "tags", "answer")  # roles of the columns that hold labels

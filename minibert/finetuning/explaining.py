@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
+from minibert.base.foreign_names import explains_foreign_attributes
 from minibert.core.head_kinds import KINDS, SEQUENCES, SIGMOIDS, SOFTMAX, SQUARES
 from minibert.finetuning.models import Finetuned
 from minibert.model import heads
@@ -33,14 +34,27 @@ class Word(NamedTuple):
     score: float  # negative if the word speaks against the answer
 
 
+@explains_foreign_attributes
 @dataclass(frozen=True)
 class Explanation:
-    """The contribution of each word to an answer; it prints as a list, and in a notebook as coloured text."""
+    """The contribution of each word to an answer; it prints as a list, and in a notebook as coloured text.
 
-    answer: str  # a class, or "value" if the model predicts a number
-    score: float  # log-odds of the class, in nats, or the number
-    words: list[Word]  # in the order of the text; those of a second text follow
-    rest: float  # what [CLS] and [SEP] contribute
+    Attributes
+    ----------
+    answer : str
+        A class, or "value" if the model predicts a number.
+    score : float
+        Log-odds of the class, in nats, or the number.
+    words : list of Word
+        Each has a `word` and its `score`, in the order of the text; those of a second text follow.
+    rest : float
+        What [CLS] and [SEP] contribute.
+    """
+
+    answer: str
+    score: float
+    words: list[Word]
+    rest: float
 
     def top(self, n: int = 5) -> list[Word]:
         """Return the words with the largest contributions in absolute value, the largest first.

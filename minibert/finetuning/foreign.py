@@ -16,15 +16,7 @@ from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.task import Task
 
-# The task of a model by the kind of its head.
-TASKS = {
-    "classify": "classify",
-    "multilabel": "multilabel",
-    "regress": "regress",
-    "tag": "tag",
-    "span": "qa",
-    "choice": "swag",
-}
+TASKS = registry.BY_KIND | {"choice": "swag"}  # the task of a model by the kind of its head
 SHORTEST = 4  # tokens: the smallest `max_length` that `task.json` may name
 
 

@@ -276,15 +276,13 @@ class Finetuned:
         made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
         return as_sequence(made)
 
-    def outputs(self, features: Features, budget: int = TOKEN_BUDGET, done: Done = nothing) -> list[Array]:
+    def outputs(self, features: Features, done: Done = nothing) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`.
 
         Parameters
         ----------
         features : sequence of Feature
             Features that the method `features` made.
-        budget : int, default 4,096
-            Most tokens in a batch.
         done : callable
             Called with the number of tokens after each batch.
 
@@ -293,7 +291,7 @@ class Finetuned:
         list of arrays
             One for each feature.
         """
-        return batches.outputs(self.ops, self.params, features, budget, done)
+        return batches.outputs(self.ops, self.params, features, TOKEN_BUDGET, done)
 
 
 def _incomplete(

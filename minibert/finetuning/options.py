@@ -391,8 +391,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         }
         if self.long == "windows":
             answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}
-        open_answers = {name: value for name, value in answers.items() if getattr(self, name) is None}
-        return dataclasses.replace(self, **open_answers)
+        return self.where_open(answers)
 
     @property
     def learning_rate(self) -> float:
@@ -502,20 +501,14 @@ def _are_weights(text: str) -> bool:
 
 def _require_weights(weights: Any) -> None:
     """Raise InputError for weights that Python gives in another form than a dictionary of numbers."""
-    is_valid = isinstance(weights, dict) and len(weights) > 0
-    if is_valid:
-        is_valid = all(_is_weight(weight) for weight in weights.values())
+    try:
+        is_valid = isinstance(weights, dict) and bool(weights)
+        is_valid = is_valid and all(0 < float(weight) < math.inf for weight in weights.values())
+    except (TypeError, ValueError):  # one of them is not a number
+        is_valid = False
     if not is_valid:
         advice = "give 'balanced', or a number above 0 for each class, such as {'spam': 5}."
         raise InputError(f"class_weights={weights!r} is not valid; {advice}", class_weights=weights)
-
-
-def _is_weight(value: Any) -> bool:
-    """Return whether a value is a finite number above 0."""
-    try:
-        return 0 < float(value) < math.inf
-    except (TypeError, ValueError):
-        return False
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

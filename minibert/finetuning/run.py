@@ -204,6 +204,12 @@ class _EvaluationRequest:
         """Yield the prediction for each example."""
         return predict_examples(self.models, self.examples, show=show, source=self.source, cuts=self.cuts)
 
+    def measured(self, predictions: Sequence[Any]) -> Measured:
+        """Return the predictions with what they are compared with."""
+        first = self.first
+        bag = bag_of_words_in(first.folder, first.labels)
+        return Measured(first.task, first.labels, self.examples, predictions, bag)
+
     def truncated(self) -> Truncated:
         """Warn of texts that were cut, and return their counts for the report; {} if none were."""
         truncated = warn_of_truncation({self.split: self.cuts}, self.first.config.P)
@@ -260,8 +266,7 @@ def evaluate(
         raise InputError(f"The split {split!r} has no labels to score against; {advice}")
     with engines.limited_threads(threads, first.ops):
         predictions = list(asked.predictions(show))
-    bag = bag_of_words_in(first.folder, first.labels)
-    measured = Measured(first.task, first.labels, asked.examples, predictions, bag)
+    measured = asked.measured(predictions)
     report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
     return {**report, **asked.truncated(), "split": split, "models": asked.folders}
 
@@ -363,8 +368,7 @@ def predict(
     }
     report |= asked.truncated()
     if asked.all_labelled:
-        bag = bag_of_words_in(first.folder, first.labels)
-        measured = Measured(first.task, first.labels, examples, predictions, bag)
+        measured = asked.measured(predictions)
         report |= results.compared_with_majority(measured) | results.compared_with_constant(measured)
     return report
 

@@ -5,11 +5,10 @@ A run folder holds `finetune.json` (the options), `metrics.jsonl` and, during th
 files, `dev_predictions.json`, `report.html` and, written last, `report.json`.
 """
 
-import dataclasses
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +27,11 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
 from minibert.model.batch import TaskBatch
+from minibert.reports.doctor import summary
 from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.task import Mistake
 from minibert.training.loop import Loop, State, train
 from minibert.training.runlog import OnLog, RunLog, info_if, logger
 
@@ -388,8 +389,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         The report.
     """
     folder = run.folder
-    prepared = run.prepared
-    data = prepared.data
+    data = run.prepared.data
     if not (folder / OPTIONS_FILE).exists():
         run.options.save(folder / OPTIONS_FILE)
     state, best = run.fit()
@@ -397,9 +397,8 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         if (folder / BEST / name).exists():  # else it was moved before an interruption
             os.replace(folder / BEST / name, folder / name)
     approach_report = run.deliver(state, best)
-    measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], prepared.bag_of_words)
+    measured, mistakes = _measured(run.prepared, best["predictions"])
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
-    mistakes = measured.mistakes(prepared.tokenizer, prepared.max_length)
     report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
     baselines = approach_report.pop("baselines", {})
     if baselines:
@@ -420,9 +419,18 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)},
     }
     report |= approach_report
-    save_report(folder, run.options, measured, mistakes, report)
+    findings = save_report(folder, run.options, measured, mistakes, report)
+    if findings:
+        info_if(run.show)(summary(findings))
     remove_spent(folder)
     return report
+
+
+def _measured(prepared: Prepared, predictions: Sequence[Any]) -> tuple[Measured, list[Mistake]]:
+    """Return predictions for dev with what they are compared with, and the mistakes, the worst first."""
+    data = prepared.data
+    measured = Measured(data.task, data.labels, data.dev_examples, predictions, prepared.bag_of_words)
+    return measured, measured.mistakes(prepared.tokenizer, prepared.max_length)
 
 
 def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
@@ -437,13 +445,9 @@ def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
     page : Path
         The file to write.
     """
-    prepared = best.prepared
-    data = prepared.data
-    predictions = stored_predictions(best.folder, len(data.dev_examples))
-    measured = Measured(data.task, data.labels, data.dev_examples, predictions)
-    mistakes = measured.mistakes(prepared.tokenizer, prepared.max_length)
-    facts = facts_of(best.folder, best.options, measured, mistakes, report)
-    facts = dataclasses.replace(facts, sweep=sweep_text(report))
+    predictions = stored_predictions(best.folder, len(best.prepared.data.dev_examples))
+    measured, mistakes = _measured(best.prepared, predictions)
+    facts = facts_of(best.folder, best.options, measured, mistakes, report, sweep_text(report))
     atomic_text(page, page_of(facts))
 
 

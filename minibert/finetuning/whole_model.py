@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,11 @@ from minibert.model.targets import TARGETS, targets_of
 from minibert.reports.results import learnt_text
 from minibert.tasks.batches import functions_of, lengths, outputs, require_finite_outputs, training_batches
 from minibert.tasks.stored import TaskFile
+from minibert.tokenizer.report import piece_facts
 from minibert.training.loop import State
 from minibert.training.runlog import Progress
 
+SAMPLED = 500  # training examples whose pieces the report counts
 TRAINING_COST = 3  # a token takes about three times as long in training as in prediction
 
 
@@ -338,7 +341,7 @@ class WholeRun(Run):
         Returns
         -------
         dict
-            "fresh" and "train_classes"; "baselines" and "truncated" if there are any.
+            "fresh", "train_classes" and "text"; "targets", "baselines" and "truncated" if there are any.
         """
         prepared = self.prepared
         data = prepared.data
@@ -349,12 +352,25 @@ class WholeRun(Run):
         stored = TaskFile(data.task.name, data.labels, prepared.max_length, columns, tuned, long)
         stored.save(self.folder)
         report = {"fresh": state.plan["fresh"], "train_classes": prepared.train_classes}
+        report["text"] = piece_facts(self._piece_counts(), prepared.tokenizer)
+        if targets := prepared.targets:
+            distances = [abs(targets.standardised(feature.label)) for feature in prepared.train]
+            report["targets"] = targets._asdict() | {"farthest": max(distances)}
         if not data.head.outputs:
             write_modules(self.folder, prepared.max_length)
             report["baselines"] = {"before training": state.plan["before"]}
         if prepared.truncated:
             report["truncated"] = prepared.truncated
         return report
+
+    # -> (V,) int64
+    def _piece_counts(self) -> np.ndarray:
+        """Count the pieces of the first training examples."""
+        counts = np.zeros(self.prepared.tokenizer.vocab_size, np.int64)
+        for feature in islice(self.prepared.train, SAMPLED):
+            for sequence in feature.sequences:
+                np.add.at(counts, sequence.input_ids, 1)
+        return counts
 
     def headline(self, state: State) -> str:
         """Describe task, data and model in a few lines, for the person watching.

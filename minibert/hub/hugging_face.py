@@ -50,7 +50,7 @@ def save_hf(
         below a head: `transformers` leaves them out and computes something else.
     labels : sequence of str
         Names of the outputs of a head of one of the kinds in `LABELLED`; by default LABEL_0, LABEL_1, ...
-    dtype : {"float32", "float16", "bfloat16"}
+    dtype : {"float32", "float16", "bfloat16"}, default "float32"
         Precision of the file; every reader of such folders understands "float32".
     omit : collection of str
         Tensors to leave out, by Hugging Face's names, because they only have their initial values; by default

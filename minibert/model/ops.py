@@ -17,7 +17,7 @@ from minibert.model.windows import Windows
 class Ops(Recurrent, Windows, ops.Ops):
     """Every operation that an engine has, over NumPy or any array library with its functions."""
 
-    has_int8: bool  # whether `prepack` can quantize
+    has_int8: bool  # whether `prepack` can quantise
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -42,7 +42,7 @@ class Ops(Recurrent, Windows, ops.Ops):
             warn(f"{cls.__name__}.{name} is not an operation, and no model calls it{meant} {helper}")
 
     def prepack(self, weight: Any, int8: bool = False) -> None:
-        """Prepare for many products with a read-only matrix on the right, or quantize it.
+        """Prepare for many products with a read-only matrix on the right, or quantise it.
 
         Here nothing has to be prepared; an engine may override it.
 

@@ -6,7 +6,7 @@ The rows of a new piece w that replaces the old pieces p_1 ... p_k are initialis
     b_w = log c_w  +  (1 / k) sum_i (b_{p_i} - log c_{p_i})
 
 E is the embedding, tied to the output, and b the output bias. c_w is the count of w in the text that pieces
-are learned from, cut with the longer vocabulary; c_p is the count of p in it, cut with the old one; one is
+are learnt from, cut with the longer vocabulary; c_p is the count of p in it, cut with the old one; one is
 added to each. A trained bias is a log-frequency plus a rest that training has added, so w gets its own
 log-frequency and the mean of the rests of its pieces. For words without a text, b_w is the smallest b_{p_i}:
 a word is at most as frequent as its rarest piece. All other parameters stay the same, and so do the hidden
@@ -35,7 +35,7 @@ from minibert.tokenizer.report import segmented
 
 REPORT = "extension.json"
 PIECES = 500  # how many to learn by default
-HELD_OUT = 50  # one in fifty lines of the text that pieces are learned from is held out for measuring
+HELD_OUT = 50  # one in fifty lines of the text that pieces are learnt from is held out for measuring
 SHOWN = 10  # at most, pieces and words in a report
 MEASURED = {  # before and after; name in `extension.json` -> title in a report
     "pieces_per_word": "pieces a word",
@@ -69,7 +69,7 @@ def extend(
         A file with one word per line. Words that are already pieces, or are given as special tokens, are left
         out. Give either this or `learn_from`.
     learn_from : sequence of str or Path
-        Files, folders or globs, from which pieces are learned as by `minibert vocab`.
+        Files, folders or globs, from which pieces are learnt as by `minibert vocab`.
     n : int, optional
         How many pieces to learn; 500 by default.
     special_tokens : iterable of str
@@ -93,7 +93,7 @@ def extend(
     Raises
     ------
     InputError
-        When the model is fine-tuned, a word can't be a new piece, nothing can be learned, or `out` is taken.
+        When the model is fine-tuned, a word can't be a new piece, nothing can be learnt, or `out` is taken.
     """
     out = Path(out)
     if isinstance(special_tokens, str):
@@ -276,7 +276,7 @@ def report_text(report: dict[str, Any]) -> str:
         lines.append(f"{unknown:,} of them were [UNK], and begin with its row.")
     measured = report["measured"]
     if measured:
-        title = f"On {measured['words']:,} words not learned from"
+        title = f"On {measured['words']:,} words not learnt from"
         lines.append(f"{title:<40}  before   after")
         for name, title in MEASURED.items():
             if name in measured:

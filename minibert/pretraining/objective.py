@@ -205,7 +205,7 @@ class Pretraining:
             Tokens in a sequence.
         at : Position
             Where in the data to begin.
-        rank, world_size : int
+        rank, world_size : int, default 0 and 1
             Index of this process, and number of all processes.
 
         Yields

@@ -216,7 +216,7 @@ class PretrainOptions(RunOptions):
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             both = {"vocab_size": self.vocab_size, source: getattr(self, source)}
             bringing = f"{source}={both[source]!r}"
-            what = f"vocab_size={self.vocab_size} is for a vocabulary that is learned"
+            what = f"vocab_size={self.vocab_size} is for a vocabulary that is learnt"
             raise InputError(f"{what}, and {bringing} brings one; leave one of them out.", **both)
         if self.model and self.unigram_bias:
             what = f"unigram_bias=True sets the output bias, and model={self.model!r} brings a trained one"
@@ -243,8 +243,7 @@ class PretrainOptions(RunOptions):
         if self.steps and not recipe.seq_length:
             sequences = self.steps * (self.batch_size or recipe.batch_size)
             answers["seq_length"] = self.schedule_for(lambda longest: sequences * longest)
-        open_answers = {name: value for name, value in answers.items() if getattr(self, name) is None}
-        return dataclasses.replace(self, **open_answers)
+        return self.where_open(answers)
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:

@@ -18,11 +18,14 @@ from minibert.pretraining.budget import timetable_of
 from minibert.pretraining.evaluation import entropy_of_counts
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import repeated_share
 from minibert.pretraining.recipes import RECIPES, SCHEDULES, Timetable
+from minibert.reports.doctor import Finding
 from minibert.reports.markup import rendered
 from minibert.reports.page import REPORT_FILE, duration, option_rows
 from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import held_out_rows
+from minibert.tokenizer.report import piece_facts
 from minibert.training.loop import State
 from minibert.training.runlog import METRICS, OnLog, read_metrics
 
@@ -75,7 +78,8 @@ class RunPage(AbstractContextManager["RunPage"]):
         self._run = run
         self._engine = engine
         self._peak = peak
-        self.text_unigram = entropy_of_counts(task.text.piece_counts())
+        self._piece_counts = task.text.piece_counts()
+        self.text_unigram = entropy_of_counts(self._piece_counts)
         self._due = -math.inf
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -118,7 +122,15 @@ class RunPage(AbstractContextManager["RunPage"]):
 
         return refresh
 
-    def write(self, status: str, report: dict[str, Any] | None = None) -> Path:
+    def text_facts(self) -> dict[str, float]:
+        """Return how well the vocabulary suits the text, and how much of it is repeated, for the report."""
+        text = self._task.text
+        sentences, repeated = repeated_share(text.shards)
+        return piece_facts(self._piece_counts, text.tokenizer) | {"lines": sentences, "repeated": repeated}
+
+    def write(
+        self, status: str, report: dict[str, Any] | None = None, findings: Sequence[Finding] = ()
+    ) -> Path:
         """Write the page of a run.
 
         Parameters
@@ -127,6 +139,8 @@ class RunPage(AbstractContextManager["RunPage"]):
             "training", "stopped" or "finished".
         report : dict, optional
             Report of a finished run: the content of `report.json`.
+        findings : sequence of Finding
+            What is wrong with a finished run.
 
         Returns
         -------
@@ -153,6 +167,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             held_out=held_out,
             loss=f"{sum(losses) / len(losses):.3f}" if losses else None,
             last=len(losses),
+            findings=findings,
             figures=held_out_rows(held_out) if held_out else [],
             loss_curve=[self._losses(metrics, held_out)],
             examples=report["examples"] if report else [],

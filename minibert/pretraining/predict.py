@@ -92,7 +92,7 @@ def evaluate(
         Files, folders or globs, which are read completely; by default the documents that the run held out. A
         single document, and documents of one sentence each, are measured without next sentences; so is a
         model with only one segment.
-    layout, column : str
+    layout, column : str, default "auto" and "text"
         Layout and column of the corpus, as for `PretrainOptions`.
     seq_length : int, optional
         Length of the sequences; by default the longest of the run, or 128 for other BERTs.
@@ -168,7 +168,7 @@ def evaluate_words(
         As for `evaluate`.
     corpus : tuple of str
         As for `evaluate`.
-    layout, column : str
+    layout, column : str, default "auto" and "text"
         Layout and column of the corpus.
     engine : str, default "auto"
         The engine that computes.

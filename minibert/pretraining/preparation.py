@@ -546,6 +546,37 @@ def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
         warn(f"{what}, so that whole-word masking hides single ideographs; {advice}.")
 
 
+def repeated_share(shards: TokenShards) -> tuple[int, float]:
+    """Measure how much of a text is in sentences that were there before, whether or not it was just written.
+
+    Parameters
+    ----------
+    shards : TokenShards
+        The text; documents are read up to `DIFFERENT_LINES` sentences.
+
+    Returns
+    -------
+    sentences : int
+        How many were read.
+    share : float
+        Share of their tokens that is in repeated ones.
+    """
+    seen: set[bytes] = set()
+    n_sentences = n_tokens = repeated = 0
+    for index in range(shards.n_documents):
+        tokens, ends = shards.document(index)
+        for sentence in np.split(tokens, ends[:-1]):
+            digest = hashlib.blake2b(sentence.tobytes(), digest_size=8).digest()
+            if digest in seen:
+                repeated += len(sentence)
+            seen.add(digest)
+        n_sentences += len(ends)
+        n_tokens += len(tokens)
+        if n_sentences >= DIFFERENT_LINES:
+            break
+    return n_sentences, repeated / max(1, n_tokens)
+
+
 def watched(
     stream: SentenceStream,
     what: str,

@@ -5,7 +5,7 @@
 A run folder holds `training.json` (the options), `vocab.txt`, `shards/`, `checkpoints/`, `metrics.jsonl`,
 what Hugging Face reads besides (`config.json`, `model.safetensors`, `tokenizer_config.json` and
 `tokenizer.json`), `report.html` from the first step on, and at the end `report.json`, with `trace.json` and
-`trace-events.json` where a trace was asked for.
+`trace-events.json` where a trace was asked for. The report has checksums of the model, for `minibert verify`.
 """
 
 import dataclasses
@@ -23,9 +23,22 @@ from typing import Any
 from minibert import engines
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, RunError, warn
-from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_inside, sole_writer
+from minibert.base.files import (
+    RUN_FILES,
+    atomic_json,
+    crc32_of,
+    remove_leftovers,
+    require_inside,
+    sole_writer,
+)
 from minibert.base.machine import cores
-from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from minibert.base.model_names import (
+    CONFIG_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+    WEIGHTS_FILE,
+)
 from minibert.base.options import other_command
 from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
@@ -50,8 +63,9 @@ from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
+from minibert.reports import doctor
 from minibert.training.loop import Batches, Loop, State, train
-from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger
+from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
@@ -59,6 +73,8 @@ DIVERGED = 2.0  # times the loss of guessing at random
 REPEATED = 0.001  # the headline mentions repeated lines from this share on
 N_EXAMPLES = 3  # gaps in held-out sentences that the report shows
 WORTH_TELLING = 0.1  # the report mentions a change of the number of steps beyond this share of them
+# Files of the model, whose checksums are in the report.
+DIGESTED = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
 MADE_FIRST = (TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, "shards", TEXTS)  # made before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 
@@ -465,9 +481,14 @@ def _finish(
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
         "examples": examples,
+        "text": page.text_facts(),
+        "crc32": {name: crc32_of(run / name) for name in DIGESTED if (run / name).is_file()},
         "folder": str(run),
     }
-    report["page"] = str(page.write("finished", report))
+    findings = doctor.examine(doctor.Record(run, options, read_metrics(run), report))
+    if findings:
+        info(doctor.summary(findings))
+    report["page"] = str(page.write("finished", report, findings))
     atomic_json(run / "report.json", report)
     return report
 

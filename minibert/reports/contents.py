@@ -114,6 +114,24 @@ class Evaluation(Compared, Truncated):
     models: NotRequired[list[str]]  # the models whose predictions were averaged
 
 
+class PieceFacts(TypedDict):
+    """How well a vocabulary suits a text."""
+
+    unknown: float  # share of [UNK]
+    pieces_a_word: float
+    vocabulary: int  # number of pieces
+    lines: NotRequired[int]  # lines of a corpus that were looked at for repetitions
+    repeated: NotRequired[float]  # share of them, by tokens, that were there before
+
+
+class LabelFacts(TypedDict):
+    """How the numbers lie that a model was trained to predict."""
+
+    mean: float
+    scale: float  # standard deviation
+    farthest: float  # largest distance from the mean, in standard deviations
+
+
 class FinetuneReport(Evaluation):
     """The report of a fine-tuning: metrics of its best epoch, and the costs."""
 
@@ -136,6 +154,8 @@ class FinetuneReport(Evaluation):
     training_seconds: float
     seconds: float
     crc32: dict[str, int]
+    text: NotRequired[PieceFacts]  # of the first training examples
+    targets: NotRequired[LabelFacts]  # if numbers were standardised
     runs: NotRequired[list[dict[str, Any]]]  # the runs of a sweep
     settings: NotRequired[list[dict[str, Any]]]  # mean and s.d. of each setting of a sweep
     batch_size: NotRequired[int]  # if a sweep varies it
@@ -191,5 +211,7 @@ class PretrainReport(TypedDict):
     training_seconds: float
     seconds: float
     examples: list[FilledGap]
+    text: NotRequired[PieceFacts]
+    crc32: NotRequired[dict[str, int]]  # checksums of the model's files, by name
     folder: str
     page: str | None

@@ -15,6 +15,7 @@ import numpy as np
 
 from minibert.base.files import atomic_json, atomic_text
 from minibert.reports import results
+from minibert.reports.doctor import Finding, Record, examine
 from minibert.reports.markup import rendered, shown
 from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import WORST, Measured, metric_name, metric_number
@@ -40,6 +41,7 @@ class Facts:
     curve: Sequence[Mapping[str, float]] = ()  # lines of metrics.jsonl, with "loss", "dev_accuracy"
     mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
     sweep: str = ""  # the tables of a sweep, if this is its best run
+    findings: Sequence[Finding] = ()  # what is wrong with the training
 
 
 def page(facts: Facts) -> str:
@@ -256,7 +258,12 @@ def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.
 
 
 def facts_of(
-    folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: Mapping[str, Any]
+    folder: Path,
+    options: Any,
+    measured: Measured,
+    mistakes: Sequence[Mistake],
+    report: Mapping[str, Any],
+    sweep: str = "",
 ) -> Facts:
     """Return the contents of a run's page.
 
@@ -271,6 +278,8 @@ def facts_of(
         The worst first.
     report : dict
         The contents of `report.json`.
+    sweep : str, default ""
+        The tables of a sweep, if this is its best run.
 
     Returns
     -------
@@ -290,12 +299,14 @@ def facts_of(
         classes=measured.task.classes(measured.examples, measured.predictions),
         curve=curve,
         mistakes=mistakes,
+        findings=examine(Record(folder, options, curve, report)),
+        sweep=sweep,
     )
 
 
 def save_report(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
-) -> None:
+) -> Sequence[Finding]:
     """Write `report.html`, and then `report.json`, whose existence marks a run as finished.
 
     Parameters
@@ -308,6 +319,11 @@ def save_report(
         The worst first.
     report : dict
         The metrics; learning rate, seed and both paths are added to it.
+
+    Returns
+    -------
+    sequence of Finding
+        What is wrong with the training.
     """
     path = folder / REPORT_FILE
     facts = facts_of(folder, options, measured, mistakes, report)
@@ -317,3 +333,4 @@ def save_report(
     report["folder"] = str(folder)
     report["page"] = str(path)
     atomic_json(folder / results.REPORT, report)
+    return facts.findings

@@ -37,6 +37,7 @@ MORE = {  # optional in a report
     "baselines": dict[str, dict[str, float]],
     "untuned": dict[str, float],
     "interval_method": str,
+    **dict.fromkeys(("text", "targets"), dict[str, float]),
     "runs": list[dict],  # type: ignore[type-arg]  # only in the report of a sweep
     **SETTING,
 }
@@ -590,13 +591,14 @@ def trivial_remark(report: Mapping[str, Any]) -> str:
     if constant is not None:
         if constant["is_beaten"]:
             return ""
-        mean = f"the mean of these examples, {constant['value']:.6g}"
-        return f"Not better than always answering {mean}, as far as these examples show."
-    majority = report.get("majority")
-    interval = report.get("interval")
-    if majority is None or interval is None or majority["scores"][report["metric"]] < interval[0]:
-        return ""
-    return f"Not better than always answering {majority['label']!r}, as far as these examples show."
+        answer = f"the mean of these examples, {constant['value']:.6g}"
+    else:
+        majority = report.get("majority")
+        interval = report.get("interval")
+        if majority is None or interval is None or majority["scores"][report["metric"]] < interval[0]:
+            return ""
+        answer = repr(majority["label"])
+    return f"Not better than always answering {answer}, as far as these examples show."
 
 
 def bag_of_words_remark(report: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minibert.tasks import multilabel
 from minibert.tasks.task import Examples, Labels, Predictions
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -225,14 +226,13 @@ class BagOfWords:
         rows = map(features_of, examples)
         numbers = {label: k for k, label in enumerate(labels)}
         self._labels = tuple(labels)
-        self._one: NaiveBayes | None = None
-        self._each: NaiveBayesOfEach | None = None
+        self._bayes: NaiveBayes | NaiveBayesOfEach
         if several:
             applying = [[numbers[label] for label in example.label] for example in examples]
-            self._each = NaiveBayesOfEach(rows, applying, len(labels))
+            self._bayes = NaiveBayesOfEach(rows, applying, len(labels))
         else:
             classes = [numbers[example.label] for example in examples]
-            self._one = NaiveBayes(rows, classes, len(labels))
+            self._bayes = NaiveBayes(rows, classes, len(labels))
 
     def predictions(self, examples: Examples) -> Predictions:
         """Return predictions in the form in which a model of the task makes them.
@@ -249,15 +249,7 @@ class BagOfWords:
             and `probabilities`.
         """
         rows = map(features_of, examples)
-        if self._one is not None:
-            best = self._one.log_probabilities(rows).argmax(axis=1)
+        if isinstance(self._bayes, NaiveBayes):
+            best = self._bayes.log_probabilities(rows).argmax(axis=1)
             return [{"label": self._labels[k]} for k in best]
-        assert self._each is not None
-        log_odds = self._each.log_odds(rows)
-        logistic = np.exp(-np.logaddexp(0, -log_odds))
-        predictions = []
-        for row in logistic.tolist():
-            probabilities = dict(zip(self._labels, row, strict=True))
-            labels = [name for name, probability in probabilities.items() if probability >= 0.5]
-            predictions.append({"labels": labels, "probabilities": probabilities})
-        return predictions
+        return [multilabel.prediction(scores, self._labels, {}) for scores in self._bayes.log_odds(rows)]

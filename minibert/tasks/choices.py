@@ -12,7 +12,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.files import atomic_text
-from minibert.core.batch import Feature, Sequence
+from minibert.core.batch import Feature
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
 from minibert.data.places import where_to_get
@@ -31,7 +31,7 @@ from minibert.tasks.task import (
     softmax,
     surprise,
 )
-from minibert.tasks.truncation import with_marks
+from minibert.tasks.truncation import sequences_of, with_marks
 from minibert.tokenizer.written import WrittenTokens
 
 BLOCK = 1024  # number of examples to tokenise together
@@ -160,10 +160,7 @@ class Choices(Task):
             # The sequences of an example share its context: it is counted in the first one only.
             is_first = sequence_of_token % (choices or 1) == 0
             written.add(encoded, is_first | (encoded.token_type_ids == 1))
-            sequences = (
-                Sequence(encoding.ids, encoding.token_type_ids, cut=cut)
-                for encoding, cut in zip(encoded, encoded.n_cut.tolist(), strict=True)
-            )
+            sequences = sequences_of(encoded)
             for example in block:
                 yield Feature(tuple(islice(sequences, choices)), example.label, None, next(indices))
         written.warn()

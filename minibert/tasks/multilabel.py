@@ -102,11 +102,7 @@ class ManyLabels(CustomTexts):
         list of dict
             See `ManyLabels`.
         """
-        predictions = []
-        for scores in outputs:
-            probabilities = dict(zip(labels, _logistic(scores).tolist(), strict=True))
-            predictions.append(_prediction(probabilities, tuned))
-        return predictions
+        return [prediction(scores, labels, tuned) for scores in outputs]
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Compute micro F1, macro F1 (the mean over classes), the F1 of each class, and exact matches.
@@ -213,7 +209,7 @@ class ManyLabels(CustomTexts):
         list of dict
             The new predictions, in the same order.
         """
-        return [_prediction(prediction["probabilities"], {}) for prediction in predictions]
+        return [_chosen(prediction["probabilities"], {}) for prediction in predictions]
 
     def write(
         self,
@@ -346,7 +342,28 @@ def _logistic(scores: Any) -> np.ndarray:
     return np.exp(-np.logaddexp(0, -np.asarray(scores, np.float64)))
 
 
-def _prediction(probabilities: dict[str, float], tuned: Tuned) -> dict[str, Any]:
+# scores (K,)
+def prediction(scores: Any, labels: Sequence[str], tuned: Tuned) -> dict[str, Any]:
+    """Choose the classes whose probabilities reach their thresholds.
+
+    Parameters
+    ----------
+    scores : array (K,)
+        The log-odds of each class.
+    labels : sequence of str
+        The K classes.
+    tuned : dict
+        The threshold of each class; classes without one have one half.
+
+    Returns
+    -------
+    dict
+        See `ManyLabels`.
+    """
+    return _chosen(dict(zip(labels, _logistic(scores).tolist(), strict=True)), tuned)
+
+
+def _chosen(probabilities: dict[str, float], tuned: Tuned) -> dict[str, Any]:
     """Return the prediction for an example."""
     labels = []
     for name, probability in probabilities.items():

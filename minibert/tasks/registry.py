@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, did_you_mean
+from minibert.base.foreign_names import FOREIGN_TASKS
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Task
 
@@ -17,35 +18,48 @@ class TaskSpec(NamedTuple):
     module: str  # module in this folder with a function `create(name, title, columns)`
 
 
-TASKS = {
-    "cola": TaskSpec("CoLA: is the sentence acceptable English", "sentences"),
-    "sst2": TaskSpec("SST-2: is the film review good", "sentences"),
-    "mrpc": TaskSpec("MRPC: do two sentences say the same", "sentences"),
-    "stsb": TaskSpec("STS-B: how similar are two sentences, 0 to 5", "sentences"),
-    "qqp": TaskSpec("QQP: do two questions ask the same", "sentences"),
-    "mnli": TaskSpec("MNLI: does one sentence follow from another (matched)", "sentences"),
-    "mnli-mm": TaskSpec("MNLI, mismatched dev and test", "sentences"),
-    "qnli": TaskSpec("QNLI: does the sentence answer the question", "sentences"),
-    "rte": TaskSpec("RTE: does one sentence follow from another", "sentences"),
-    "wnli": TaskSpec("WNLI: does a sentence with its pronoun replaced follow", "sentences"),
-    "ax": TaskSpec("AX: GLUE's diagnostic sentences, for a model of MNLI", "sentences"),
-    "quora": TaskSpec("Quora's question pairs, in place of QQP", "sentences"),
-    "snli": TaskSpec("SNLI, in place of MNLI", "sentences"),
-    "scitail": TaskSpec("SciTail, in place of QNLI or RTE", "sentences"),
-    "sick": TaskSpec("SICK, in place of MNLI or RTE", "sentences"),
-    "sick-score": TaskSpec("SICK's scores of relatedness, in place of STS-B", "sentences"),
-    "qnli-dev": TaskSpec("QNLI's dev file divided, where there is no train file", "sentences"),
-    "swag": TaskSpec("SWAG: which of four endings continues the text", "choices"),
-    "hellaswag": TaskSpec("HellaSwag: which of four endings continues the text", "choices"),
-    "hellaswag-dev": TaskSpec("HellaSwag's dev file divided, where there is no train file", "choices"),
-    "copa": TaskSpec("COPA: which of two is the cause, or the effect", "choices"),
-    "csqa": TaskSpec("CommonsenseQA: which of five answers is right", "choices"),
-    "squad1": TaskSpec("SQuAD 1.1: where in the paragraph is the answer", "answering"),
-    "squad2": TaskSpec("SQuAD 2.0: the same, where there may be none", "answering"),
-    "triviaqa": TaskSpec("TriviaQA, to train on before SQuAD", "answering"),
-    "ner": TaskSpec("CoNLL-2003: who and what is named", "tagging"),
-    "ner-sentences": TaskSpec("CoNLL-2003, each sentence without its document", "tagging"),
-    "stsb-similarity": TaskSpec("STS-B, its sentences read one by one: their cosine", "similarity"),
+# The tasks with official files: what the list of all tasks says of each, by the module in this folder.
+OFFICIAL = {
+    "sentences": {
+        "cola": "CoLA: is the sentence acceptable English",
+        "sst2": "SST-2: is the film review good",
+        "mrpc": "MRPC: do two sentences say the same",
+        "stsb": "STS-B: how similar are two sentences, 0 to 5",
+        "qqp": "QQP: do two questions ask the same",
+        "mnli": "MNLI: does one sentence follow from another (matched)",
+        "mnli-mm": "MNLI, mismatched dev and test",
+        "qnli": "QNLI: does the sentence answer the question",
+        "rte": "RTE: does one sentence follow from another",
+        "wnli": "WNLI: does a sentence with its pronoun replaced follow",
+        "ax": "AX: GLUE's diagnostic sentences, for a model of MNLI",
+        "quora": "Quora's question pairs, in place of QQP",
+        "snli": "SNLI, in place of MNLI",
+        "scitail": "SciTail, in place of QNLI or RTE",
+        "sick": "SICK, in place of MNLI or RTE",
+        "sick-score": "SICK's scores of relatedness, in place of STS-B",
+        "qnli-dev": "QNLI's dev file divided, where there is no train file",
+    },
+    "choices": {
+        "swag": "SWAG: which of four endings continues the text",
+        "hellaswag": "HellaSwag: which of four endings continues the text",
+        "hellaswag-dev": "HellaSwag's dev file divided, where there is no train file",
+        "copa": "COPA: which of two is the cause, or the effect",
+        "csqa": "CommonsenseQA: which of five answers is right",
+    },
+    "answering": {
+        "squad1": "SQuAD 1.1: where in the paragraph is the answer",
+        "squad2": "SQuAD 2.0: the same, where there may be none",
+        "triviaqa": "TriviaQA, to train on before SQuAD",
+    },
+    "tagging": {
+        "ner": "CoNLL-2003: who and what is named",
+        "ner-sentences": "CoNLL-2003, each sentence without its document",
+    },
+    "similarity": {
+        "stsb-similarity": "STS-B, its sentences read one by one: their cosine",
+    },
+}
+CUSTOM = {
     "classify": TaskSpec("your own table: a class for a text or a pair of texts", "sentences"),
     "multilabel": TaskSpec("your own table: any number of classes for a text or a pair", "multilabel"),
     "regress": TaskSpec("your own table: a number for a text or a pair of texts", "sentences"),
@@ -54,6 +68,9 @@ TASKS = {
     "similarity": TaskSpec("your own table: pairs with a score, read one by one", "similarity"),
     "similar-pairs": TaskSpec("your own table: pairs that belong together", "similarity"),
 }
+CUSTOM_TABLES = tuple(CUSTOM)
+TASKS = {name: TaskSpec(about, module) for module in OFFICIAL for name, about in OFFICIAL[module].items()}
+TASKS |= CUSTOM
 TITLES = {  # titles of reports, for tasks whose `about` makes no title
     "qnli-dev": "QNLI, its dev file divided",
     "hellaswag-dev": "HellaSwag, its dev file divided",
@@ -64,7 +81,14 @@ TITLES = {  # titles of reports, for tasks whose `about` makes no title
     "similarity": "Your own table, scores of pairs",
     "similar-pairs": "Your own table, pairs that belong together",
 }
-CUSTOM_TABLES = ("classify", "multilabel", "regress", "tag", "qa", "similarity", "similar-pairs")
+# The task for a custom table, by the kind of the head.
+BY_KIND = {
+    "classify": "classify",
+    "multilabel": "multilabel",
+    "regress": "regress",
+    "tag": "tag",
+    "span": "qa",
+}
 # Tasks whose answers mean the same, so that one model can answer them all.
 SAME_ANSWERS = (
     ("mnli", "mnli-mm", "ax", "snli", "sick"),
@@ -167,6 +191,8 @@ def create(
         all_tasks = f"for a table of your own give {', '.join(CUSTOM_TABLES)}; "
         all_tasks += f"for official files there are {', '.join(official)}."
         advice = did_you_mean(word, TASKS.keys(), all_tasks, n=3, cutoff=0.7)
+        if ours := FOREIGN_TASKS.get(word.replace("_", "-")):
+            advice = f"did you mean {ours}?"
         if versions:
             advice = f"did you mean {' or '.join(versions)}?"
         stem = PurePath(word).stem

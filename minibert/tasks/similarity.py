@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from minibert.base.errors import InputError
-from minibert.core.batch import Feature, Sequence
+from minibert.core.batch import Feature
 from minibert.data import glue
 from minibert.data.glue import TextExample
 from minibert.data.tables import MissingColumn
 from minibert.tasks.metrics.intervals import Statistic, mean_of
 from minibert.tasks.sentences import BLOCK, COLUMNS, CustomTexts
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
-from minibert.tasks.truncation import with_marks
+from minibert.tasks.truncation import sequences_of, with_marks
 from minibert.tokenizer.written import WrittenTokens
 
 OFFICIAL, PAIRS = "stsb-similarity", "similar-pairs"
@@ -116,10 +116,7 @@ class Similarity(CustomTexts):
                 texts += (example.first, example.second)
             encoded = tokenizer.encode_batch(texts, max_length=max_length)
             written.add(encoded)
-            sequences = (
-                Sequence(encoding.ids, encoding.token_type_ids, cut=cut)
-                for encoding, cut in zip(encoded, encoded.n_cut.tolist(), strict=True)
-            )
+            sequences = sequences_of(encoded)
             for example in block:
                 target = self._target(example, text_indices)
                 yield Feature(tuple(islice(sequences, 2)), target, None, next(indices))

@@ -189,7 +189,7 @@ def loss(
         E pairs, two sequences each. Labels are scores, (E,), or the indices of both texts, (E,2).
     drop : Dropout, optional
         Dropout of the encoder; by default none.
-    span_weight : float
+    span_weight : float, default 0.5
         Ignored; `heads.loss` has it.
 
     Returns

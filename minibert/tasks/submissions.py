@@ -1,4 +1,4 @@
-"""GLUE's submission files: one table for each task, named and spelled as the server wants it."""
+"""GLUE's submission files: one table for each task, named and spelt as the server wants it."""
 
 import zipfile
 from collections import Counter

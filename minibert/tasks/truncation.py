@@ -1,14 +1,16 @@
 """Warn of texts that are longer than a model reads: how many are cut, how much of them, and where."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from minibert.base.errors import warn
+from minibert.core.batch import Sequence
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Features
 from minibert.tasks.windows import Windows
+from minibert.tokenizer.encoding import BatchEncoding
 
 MARK = " [the model reads no further: {:,} more tokens] "
 
@@ -78,6 +80,22 @@ class Truncation:
             "tokens": int((read + cut).sum()),
             "tokens_cut": int(cut.sum()),
         }
+
+
+def sequences_of(encoded: BatchEncoding) -> Iterator[Sequence]:
+    """Yield the sequences of some texts, or pairs, with how many of their pieces were cut.
+
+    Parameters
+    ----------
+    encoded : BatchEncoding
+        What the tokenizer made of them.
+
+    Yields
+    ------
+    Sequence
+    """
+    for encoding, cut in zip(encoded, encoded.n_cut.tolist(), strict=True):
+        yield Sequence(encoding.ids, encoding.token_type_ids, cut=cut)
 
 
 def warn_of_truncation(parts: Mapping[str, Truncation], positions: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from minibert.tokenizer.native import Encoded, Wanted
-from minibert.tokenizer.normalize import BasicTokenizer, is_punctuation
+from minibert.tokenizer.normalize import BasicTokenizer, decoded, is_punctuation
 
 _JOINERS = "\u200c\u200d"
 
@@ -129,20 +129,18 @@ class AddedTokensCore:
         Encoded
             In the order of the texts.
         """
-        decoded = []
+        strings = []
         n_invalid = 0
         for text in texts:
-            if isinstance(text, bytes):
-                raw = text
-                text = raw.decode("utf-8", "replace")
-                n_invalid += text.count("\ufffd") - raw.count("\ufffd".encode())
-            decoded.append(text)
-        tokens_of_texts = [self._find(text, wanted.special) for text in decoded]
+            string, invalid = decoded(text)
+            strings.append(string)
+            n_invalid += invalid
+        tokens_of_texts = [self._find(string, wanted.special) for string in strings]
         if not any(tokens_of_texts):
-            encoded = self._core.encode_texts(decoded, wanted._replace(special=False), threads)
+            encoded = self._core.encode_texts(strings, wanted._replace(special=False), threads)
             return encoded._replace(n_invalid=n_invalid)
         between: list[str] = []
-        for text, tokens in zip(decoded, tokens_of_texts, strict=True):
+        for text, tokens in zip(strings, tokens_of_texts, strict=True):
             between += _between(text, tokens)
         encoded = self._core.encode_texts(between, Wanted(offsets=wanted.offsets), threads)
         rows = _Rows(encoded, wanted)

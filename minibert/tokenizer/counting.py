@@ -202,7 +202,7 @@ def count_words(
     threads : int or None
         How many threads count at once; by default one for each core that this process may use. The Python
         core uses one.
-    core : {"auto", "c", "python"}
+    core : {"auto", "c", "python"}, default "auto"
         Which core counts; "auto" is C where the extension is built and there is no never_split.
     special_tokens : iterable of str
         Tokens that are left out wherever they are written in the text; by default BERT's five.
@@ -414,7 +414,7 @@ class PythonCounter:
             How many stretches were not UTF-8; 0 unless `raw`.
         """
         text = data.decode("utf-8", "replace" if raw else "surrogatepass")
-        # The stretches between spaces repeat so often that each different one is tokenized only once.
+        # The stretches between spaces repeat so often that each different one is tokenised only once.
         for chunk, times in Counter(split_at_whitespace(text)).items():
             for word in self._basic_tokenizer.tokenize(chunk):
                 if len(word) <= self._max_chars:

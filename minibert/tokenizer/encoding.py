@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minibert.base.errors import InputError
+from minibert.base.foreign_names import explains_foreign_attributes, no_attribute
 from minibert.base.terminal import counted
 from minibert.core.arrays import Array
 from minibert.core.wordpiece import SPECIAL_TOKENS
@@ -80,7 +81,19 @@ class _Aligned:
         return tuple((name, self[name]) for name in MODEL_INPUTS)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a model's input by its name, or `default`."""
+        """Return a model's input by its name, or a default.
+
+        Parameters
+        ----------
+        name : str
+            Such as "input_ids".
+        default : object, optional
+            What to return for any other name.
+
+        Returns
+        -------
+        array, or the default
+        """
         if name not in self:
             return default
         return self[name]
@@ -106,6 +119,7 @@ class _Aligned:
         return self._alignment
 
 
+@explains_foreign_attributes
 @dataclass(eq=False, repr=False)
 class Encoding(_Aligned):
     """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
@@ -220,10 +234,11 @@ class TextEncoding(Encoding):
             batch = self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)
             self._alignment = batch.offsets, batch.word_ids
         else:
-            raise AttributeError(name)
+            raise no_attribute(self, name)
         return self.__dict__[name]
 
 
+@explains_foreign_attributes
 @dataclass(eq=False, repr=False)
 class BatchEncoding(_Aligned):
     """S sequences end to end, without padding, as in a `Batch`.

@@ -1,4 +1,4 @@
-"""Extend the vocabulary of a trained model: with given words, or pieces learned from text.
+"""Extend the vocabulary of a trained model: with given words, or pieces learnt from text.
 
 New pieces follow the old ones, which keep their ids. A word is split differently than before only if one of
 its pieces is new: at each position the longest piece is taken, and if that is an old one, it was the longest
@@ -159,8 +159,8 @@ def learn_pieces(
     n : int
         How many pieces are wanted.
     special : iterable of str
-        Special tokens that are added as well, and are not learned a second time.
-    core : {"auto", "c", "python"}
+        Special tokens that are added as well, and are not learnt a second time.
+    core : {"auto", "c", "python"}, default "auto"
         Which core makes the merges; both give the same pieces.
 
     Returns
@@ -171,7 +171,7 @@ def learn_pieces(
     Raises
     ------
     InputError
-        When `n` is not a positive whole number, or no piece can be learned.
+        When `n` is not a positive whole number, or no piece can be learnt.
     """
     whole_number("n", n, 1)
     batch = tokenizer.encode_batch(list(words), add_special_tokens=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minibert.tokenizer.native import Encoded, Pieces, Wanted
-from minibert.tokenizer.normalize import Word, split_at_whitespace
+from minibert.tokenizer.normalize import Word, decoded, split_at_whitespace
 
 
 class GreedyCore:
@@ -159,16 +159,14 @@ class GreedyCore:
         bounds = [0]
         n_invalid = 0
         for i, text in enumerate(texts):
-            if isinstance(text, bytes):
-                raw = text
-                text = raw.decode("utf-8", "replace")
-                n_invalid += text.count("\ufffd") - raw.count("\ufffd".encode())
+            string, invalid = decoded(text)
+            n_invalid += invalid
             if i % wanted.period == 0:
                 rows += first
             if wanted.offsets:
-                rows += self.align(text, wanted.special)
+                rows += self.align(string, wanted.special)
             else:
-                rows += self.encode(text, wanted.special)
+                rows += self.encode(string, wanted.special)
             rows += last
             bounds.append(len(rows))
         n_columns = 4 if wanted.offsets else 1

@@ -78,7 +78,7 @@ def learn_vocab(
         characters, or with lone surrogates, are left out.
     vocab_size : int
         The number of pieces wanted, including special tokens.
-    objective : {"likelihood", "frequency"}
+    objective : {"likelihood", "frequency"}, default "likelihood"
         Which pair is the best.
     alphabet_limit : int, default 1000
         How many different characters to keep: the most frequent, in either form. Words with other characters
@@ -93,7 +93,7 @@ def learn_vocab(
         such a string, it does not enter the vocabulary a second time.
     progress : callable or None
         Called every 64 pieces with the number of pieces so far and `vocab_size`.
-    core : {"auto", "c", "python"}
+    core : {"auto", "c", "python"}, default "auto"
         Which core makes the merges; "auto" is C where its extension is built. Both give the same vocabulary.
 
     Returns

@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
 
 
 class Symbols(NamedTuple):
-    """Words as sequences of numbers, from which merges are learned."""
+    """Words as sequences of numbers, from which merges are learnt."""
 
     symbols: Array  # (n,) int32, the symbols of all words end to end, each below `n_symbols`
     bounds: Array  # (W + 1,) int64: word i is symbols[bounds[i]:bounds[i + 1]]

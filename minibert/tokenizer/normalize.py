@@ -60,7 +60,7 @@ class BasicTokenizer:
         Drop combining marks after canonical decomposition (NFD); by default as `lower_case`.
     tokenize_chinese_chars : bool, default True
         Make a word of every CJK ideograph.
-    compat : {"google", "hf-slow", "hf-fast"}
+    compat : {"google", "hf-slow", "hf-fast"}, default "google"
         Whose words to make, by Unicode 15.0.0; docs/tokenizer.md has all differences in a table.
 
         - "google": those of the released code, `tokenization.py`.
@@ -279,8 +279,29 @@ def _switch(name: str, value: bool) -> bool:
     return bool(value)
 
 
+def decoded(text: str | bytes) -> tuple[str, int]:
+    """Decode a text, if it is bytes in UTF-8.
+
+    Parameters
+    ----------
+    text : str or bytes
+        Each invalid stretch of bytes is read as U+FFFD.
+
+    Returns
+    -------
+    str
+        The text.
+    int
+        How many stretches were invalid: U+FFFD that the bytes themselves contain do not count.
+    """
+    if isinstance(text, str):
+        return text, 0
+    string = text.decode("utf-8", "replace")
+    return string, string.count("\ufffd") - text.count("\ufffd".encode())
+
+
 def split_at_whitespace(text: str) -> list[str]:
-    """Split raw text into chunks that can be tokenized independently, one after the other.
+    """Split raw text into chunks that can be tokenised independently, one after the other.
 
     Parameters
     ----------

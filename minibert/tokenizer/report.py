@@ -74,7 +74,7 @@ def segmented(tokenizer: Tokenizer, words: WordCounts) -> Segmented:
 def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
     """Return the cost of writing held-out text in pieces that are drawn independently.
 
-    Let c(u) and h(u) be the counts of piece u in the text that was learned from and in the held-out text,
+    Let c(u) and h(u) be the counts of piece u in the text that was learnt from and in the held-out text,
     both split greedily; V the number of pieces, and B the number of bytes of the held-out words. The cost is
 
         - (1 / B) * sum over u of h(u) log p(u),      p(u) = (c(u) + 1) / (sum over v of c(v)  +  V)
@@ -86,7 +86,7 @@ def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
     Parameters
     ----------
     learned : Segmented
-        The text that was learned from.
+        The text that was learnt from.
     held_out : Segmented
         The held-out text, with at least one byte, split by the same tokenizer.
 
@@ -114,7 +114,7 @@ def vocabulary_report(
     tokenizer : Tokenizer
         The vocabulary to report on.
     words : WordCounts
-        Words of the text it was learned from, which determine the probabilities and the rarest pieces.
+        Words of the text it was learnt from, which determine the probabilities and the rarest pieces.
     held_out : WordCounts
         Words of other text, on which everything else is measured; if it is empty, those values are None.
     others : mapping of str to Tokenizer, or None
@@ -243,3 +243,30 @@ def _never_used_text(count: int, pieces: list[str]) -> str:
     such_as = ", such as" if count > len(pieces) else ""
     names = " ".join(map(printable, pieces))
     return f"{counted(count, 'piece')} {verb} never used{such_as}: {names}"
+
+
+# counts (V,)
+def piece_facts(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, float]:
+    """Return how well a vocabulary suits a text, for the report of a run.
+
+    Parameters
+    ----------
+    counts : (V,) int64
+        How often each piece occurs.
+    tokenizer : Tokenizer
+        The tokenizer that cut the text.
+
+    Returns
+    -------
+    dict
+        "unknown", the share of [UNK]; "pieces_a_word"; and "vocabulary", the number of pieces.
+    """
+    text = np.array(counts)
+    text[[index for index in tokenizer.special_ids if index != tokenizer.unk_id]] = 0
+    total = max(1, int(text.sum()))
+    words = max(1, int(text[~tokenizer.continuation].sum()))
+    return {
+        "unknown": int(text[tokenizer.unk_id]) / total,
+        "pieces_a_word": total / words,
+        "vocabulary": len(text),
+    }

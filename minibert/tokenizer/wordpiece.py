@@ -14,8 +14,14 @@ from typing import Any, overload
 
 import numpy as np
 
-from minibert.base.errors import InputError, naming, warn
-from minibert.base.foreign_names import explains_foreign_arguments, loaded_by
+from minibert.base.errors import InputError, did_you_mean, naming, warn
+from minibert.base.foreign_names import (
+    ExplainsNames,
+    explains_folder,
+    explains_foreign_arguments,
+    explains_foreign_attributes,
+    refuse_unknown,
+)
 from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
@@ -56,8 +62,8 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
     return rules
 
 
-@loaded_by("minibert.Tokenizer.from_pretrained")
-class Tokenizer(FamiliarNames):
+@explains_foreign_attributes
+class Tokenizer(FamiliarNames, metaclass=ExplainsNames):
     """Turn text into WordPiece ids and back.
 
     Special tokens that are written out in a text, such as "[MASK]" or one of the model's own, are always one
@@ -81,7 +87,7 @@ class Tokenizer(FamiliarNames):
     max_input_chars_per_word : int or None
         The most characters of a word; a longer one becomes [UNK]. By default 200, in Hugging Face's two modes
         100.
-    compat : {"google", "hf-slow", "hf-fast"}
+    compat : {"google", "hf-slow", "hf-fast"}, default "google"
         Whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in Python;
         "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as theirs does.
     additional_special_tokens : iterable of str
@@ -93,7 +99,7 @@ class Tokenizer(FamiliarNames):
         words are not split into it.
     split_special_tokens : bool, default False
         Whether to read special tokens that are written out in a text letter by letter.
-    core : {"auto", "c", "python"}
+    core : {"auto", "c", "python"}, default "auto"
         Which core splits words; "auto" is C if its extension is built. They differ only in speed.
 
     Attributes
@@ -136,6 +142,7 @@ class Tokenizer(FamiliarNames):
     (Tokenizer(9 pieces, lower-cased), 9, 4)
     """
 
+    @explains_folder("minibert.Tokenizer.from_pretrained")
     def __init__(
         self,
         vocab: Iterable[str],
@@ -370,7 +377,7 @@ class Tokenizer(FamiliarNames):
             The second text of each, of the same type.
         max_length : int or None
             The most ids of a sequence, including [CLS] and [SEP]; by default nothing is cut.
-        truncation : {"longest_first", "only_first", "only_second"}
+        truncation : {"longest_first", "only_first", "only_second"}, default "longest_first"
             Which text of a pair loses pieces, always at its end, if the pair is too long. With
             "longest_first" it is the longer one, piece by piece; the second if both are equally long (as in
             Google's code).
@@ -491,7 +498,9 @@ class Tokenizer(FamiliarNames):
         InputError
             When a file is missing, is not UTF-8 or JSON, or does not contain a BERT vocabulary.
         """
-        inspect.signature(cls).bind([], **overrides)  # TypeError for what is not an argument
+        known = [name for name in inspect.signature(cls).parameters if name != "vocab"]
+        name = f"{cls.__name__}.from_pretrained"
+        refuse_unknown(overrides, known, name, lambda given: did_you_mean(given, known, "leave it out."))
         stored = formats.read(path_of(path, "path"))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"

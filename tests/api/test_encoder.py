@@ -27,7 +27,7 @@ def bert(folder):
 
 @pytest.mark.parametrize("pool", [None, "cls", "mean", "max"])
 @pytest.mark.parametrize("texts", [TEXTS, PAIRS])
-def test_vectors_are_those_of_encode_in_the_order_of_the_texts(folder, bert, texts, pool):
+def test_vectors_equal_those_of_encode_in_the_order_of_the_texts(folder, bert, texts, pool):
     encoder = minibert.TextEncoder(folder, pool=pool, engine="numpy")
     vectors = encoder.fit_transform(texts)
     expected = np.concatenate([bert.encode(text).vectors(pool) for text in texts])
@@ -36,7 +36,7 @@ def test_vectors_are_those_of_encode_in_the_order_of_the_texts(folder, bert, tex
     assert np.std(expected, axis=0).max() > 1e-3  # they differ, so that an exchange would show
 
 
-def test_layers_stand_side_by_side_and_unit_vectors_have_length_one(folder, bert):
+def test_layers_are_concatenated_and_normalised_vectors_have_length_one(folder, bert):
     encoder = minibert.TextEncoder(folder, layers=[0, -1], normalize=True, engine="numpy")
     vectors = encoder.transform(TEXTS)
     H = bert.config.H
@@ -48,7 +48,7 @@ def test_layers_stand_side_by_side_and_unit_vectors_have_length_one(folder, bert
     assert names.tolist() == [f"textencoder{number}" for number in range(2 * H)]
 
 
-def test_a_stream_reads_no_further_than_a_chunk_of_what_is_asked_for(folder):
+def test_stream_reads_at_most_one_chunk_ahead(folder):
     read = 0
 
     def endless():
@@ -65,7 +65,7 @@ def test_a_stream_reads_no_further_than_a_chunk_of_what_is_asked_for(folder):
     assert read < 20_000
 
 
-def test_a_stream_limits_no_threads_while_the_caller_works(folder):
+def test_stream_does_not_limit_threads_while_the_caller_works(folder):
     def threads():
         return [library["num_threads"] for library in threadpool_info()]
 
@@ -77,7 +77,7 @@ def test_a_stream_limits_no_threads_while_the_caller_works(folder):
     assert 2 in before and during == [before] * len(TEXTS)
 
 
-def test_a_table_gives_its_columns_and_a_row_that_is_no_text_is_named(folder):
+def test_columns_are_read_from_tables_and_bad_rows_are_named(folder):
     table = {"review": TEXTS, "stars": list(range(30))}
     encoder = minibert.TextEncoder(folder, text="review", engine="numpy")
     assert (encoder.transform(table) == encoder.transform(TEXTS)).all()
@@ -85,7 +85,7 @@ def test_a_table_gives_its_columns_and_a_row_that_is_no_text_is_named(folder):
         encoder.transform(["a", "b", 3.5])
 
 
-def test_parameters_are_set_and_shown_and_the_model_is_loaded_once(folder, monkeypatch):
+def test_set_params_and_repr_show_parameters_and_the_model_loads_once(folder, monkeypatch):
     encoder = minibert.TextEncoder(str(folder), engine="numpy")
     copy = type(encoder)(**encoder.get_params()).set_params(normalize=True, pool="max")
     assert repr(copy) == f"TextEncoder({str(folder)!r}, pool='max', normalize=True, engine='numpy')"
@@ -101,20 +101,20 @@ def test_parameters_are_set_and_shown_and_the_model_is_loaded_once(folder, monke
         copy.set_params(pooling="cls")
 
 
-def test_a_loaded_model_is_used_as_it_is_and_goes_into_a_pickle(bert):
+def test_encoder_uses_a_loaded_model_and_pickles_it(bert):
     encoder = minibert.TextEncoder(bert, normalize=True)
     vectors = encoder.transform(TEXTS)
     again = pickle.loads(pickle.dumps(encoder))
     assert (again.transform(TEXTS) == vectors).all()
 
 
-def test_texts_that_are_cut_are_counted_in_one_warning(folder):
+def test_one_warning_counts_the_truncated_texts(folder):
     encoder = minibert.TextEncoder(folder, max_length=5, engine="numpy")
     with pytest.warns(InputWarning, match="27 texts have more than 5 tokens; the ends were cut"):
         encoder.transform(TEXTS)
 
 
-def test_names_of_other_libraries_are_answered_and_help_shows_every_parameter():
+def test_encoder_explains_foreign_names_and_help_shows_every_parameter():
     with pytest.raises(TypeError, match="no argument 'normalize_embeddings'; did you mean normalize"):
         minibert.TextEncoder("model", normalize_embeddings=True)
     names = list(inspect.signature(minibert.TextEncoder).parameters)
@@ -132,13 +132,13 @@ def test_names_of_other_libraries_are_answered_and_help_shows_every_parameter():
         ({"model": "nowhere"}, "nowhere"),
     ],
 )
-def test_what_does_not_fit_the_model_is_refused_by_fit(folder, arguments, message):
+def test_fit_refuses_parameters_that_do_not_fit_the_model(folder, arguments, message):
     encoder = minibert.TextEncoder(**{"model": folder, "engine": "numpy"} | arguments)
     with pytest.raises(InputError, match=message):
         encoder.fit()
 
 
-def test_a_stream_of_one_string_or_with_an_empty_text_is_refused(folder):
+def test_stream_refuses_a_single_string_and_empty_texts(folder):
     encoder = minibert.TextEncoder(folder, engine="numpy")
     with pytest.raises(InputError) as raised:
         next(encoder.stream("films.csv"))

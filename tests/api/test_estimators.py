@@ -53,7 +53,7 @@ class Table:
         return self._columns[name]
 
 
-def test_an_engine_object_trains_and_answers(model):
+def test_custom_engine_object_trains_and_predicts(model):
     calls = []
 
     class Counting(Ops):
@@ -72,7 +72,7 @@ def test_an_engine_object_trains_and_answers(model):
         minibert.TextClassifier(model, **options, ops="numpy").fit(TEXTS, LABELS)
 
 
-def test_a_classifier_learns_and_is_saved_for_python_and_the_command_line(fitted, tmp_path):
+def test_classifier_learns_and_loads_from_python_and_the_command_line(fitted, tmp_path):
     assert fitted.classes_.tolist() == ["0", "1"]
     assert fitted.score(OTHERS, THEIRS) > 0.9
     chances = fitted.predict_proba(OTHERS)
@@ -88,7 +88,7 @@ def test_a_classifier_learns_and_is_saved_for_python_and_the_command_line(fitted
     assert (pickle.loads(pickle.dumps(fitted)).predict_proba(OTHERS) == chances).all()
 
 
-def test_a_model_that_is_optimised_for_inference_answers_the_same(fitted, tmp_path):
+def test_optimize_for_inference_keeps_predictions(fitted, tmp_path):
     pytest.importorskip("minibert.engines.cpp._kernels", reason="the kernels in C++ are not built")
     fitted.save(tmp_path / "kept")
     loaded = minibert.load(tmp_path / "kept", engine="cpp", threads=2)
@@ -104,7 +104,7 @@ def test_a_model_that_is_optimised_for_inference_answers_the_same(fitted, tmp_pa
     assert loaded.fit(TEXTS[:32], LABELS[:32]).predict(OTHERS).shape == (40,)
 
 
-def test_the_score_of_a_classifier_is_its_accuracy_whatever_its_task_is_scored_by(fitted, tmp_path):
+def test_classifier_score_is_accuracy_whatever_the_metric_of_its_task(fitted, tmp_path):
     fitted.save(tmp_path)
     stored = TaskFile.load(tmp_path)
     dataclasses.replace(stored, task="cola", columns={}).save(tmp_path)  # whose only metric is Matthews'
@@ -114,7 +114,7 @@ def test_the_score_of_a_classifier_is_its_accuracy_whatever_its_task_is_scored_b
 
 
 @pytest.mark.parametrize("labels", [list(map(int, LABELS)), np.array(LABELS) == "1", np.array(LABELS, float)])
-def test_labels_come_back_as_they_were_given(model, labels, tmp_path):
+def test_labels_keep_their_dtype(model, labels, tmp_path):
     classifier = minibert.TextClassifier(model, **FAST | {"max_steps": 1}).fit(TEXTS, labels)
     assert classifier.classes_.dtype == np.asarray(labels).dtype
     assert classifier.predict(OTHERS).dtype == classifier.classes_.dtype
@@ -133,7 +133,7 @@ def test_labels_come_back_as_they_were_given(model, labels, tmp_path):
         ),
     ],
 )
-def test_a_table_is_read_by_the_names_of_its_columns(model, fitted, table):
+def test_tables_are_read_by_column_name(model, fitted, table):
     given = dict(review=TEXTS, stars=LABELS)
     same = [
         minibert.TextClassifier(model, **FAST, text="review").fit(table(**given), "stars"),
@@ -144,7 +144,7 @@ def test_a_table_is_read_by_the_names_of_its_columns(model, fitted, table):
         assert (chances == fitted.predict_proba(np.array(OTHERS)[:, None])).all()
 
 
-def test_dev_of_its_own_is_measured_on_instead(model):
+def test_dev_replaces_the_held_out_share(model):
     classifier = minibert.TextClassifier(model, **FAST | {"epochs": 1})
     classifier.fit(TEXTS, LABELS, dev=(OTHERS, THEIRS))
     assert classifier.report_["examples"] == 40
@@ -156,7 +156,7 @@ def test_dev_of_its_own_is_measured_on_instead(model):
 
 
 @pytest.mark.thorough
-def test_pairs_numbers_tags_and_answers_are_learnt(model, tmp_path):
+def test_every_estimator_learns_its_kind_of_label(model, tmp_path):
     pairs, same = (
         list(zip(TEXTS, TEXTS[1:], strict=False)),
         [a == b for a, b in zip(LABELS, LABELS[1:], strict=False)],
@@ -202,7 +202,7 @@ def test_pairs_numbers_tags_and_answers_are_learnt(model, tmp_path):
 
 
 @pytest.mark.thorough
-def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp_path):
+def test_multilabel_classifier_learns_from_lists_and_from_a_matrix(model, tmp_path):
     labels = [
         sorted({"good" if word in GOOD else "short" for word in text.split() if word in (*GOOD, "a", "it")})
         for text in TEXTS
@@ -261,7 +261,7 @@ def test_every_option_of_a_run_is_a_parameter_with_its_default():
     assert options.keys() - known == replaced | of_taggers | of_several_files
 
 
-def test_the_protocol_of_scikit_learn(model):
+def test_estimators_follow_the_protocol_of_scikit_learn(model):
     classifier = minibert.TextClassifier(model, epochs=2, learning_rates=(1e-3,))
     assert repr(classifier) == f"TextClassifier({str(model)!r}, epochs=2, learning_rates=(0.001,))"
     parameters = classifier.get_params()
@@ -278,7 +278,7 @@ def test_the_protocol_of_scikit_learn(model):
 
 
 @pytest.mark.thorough
-def test_ctrl_c_keeps_what_was_learnt_and_fit_goes_on(model, fitted, monkeypatch):
+def test_fit_resumes_after_ctrl_c(model, fitted, monkeypatch):
     stopped = minibert.TextClassifier(model, **FAST)
 
     def stop(step, values):
@@ -374,14 +374,14 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
         ({"text": ["a"]}, "stars", "no column for label='stars', only text; name one of these"),
     ],
 )
-def test_data_that_can_not_be_learnt_from_are_refused_with_their_row(model, tmp_path, X, y, message):
+def test_unusable_training_data_is_refused_with_its_row(model, tmp_path, X, y, message):
     classifier = minibert.TextClassifier(model, engine="numpy", out=tmp_path / "run")
     with warnings.catch_warnings(action="ignore"), pytest.raises(InputError, match=message):
         classifier.fit(X, y)
     assert not (tmp_path / "run" / "finetune.json").exists()
 
 
-def test_a_column_that_is_not_there_is_called_by_the_parameter_that_names_it(model):
+def test_error_for_a_missing_column_names_its_parameter(model):
     words, pairs = {"words": [["a"]] * 2, "other": [["X"]] * 2}, {"question": ["a"] * 2, "other": ["b"] * 2}
     for estimator, table, said in (
         (minibert.TokenTagger(model, tags="none"), words, "tags='none'"),
@@ -393,7 +393,7 @@ def test_a_column_that_is_not_there_is_called_by_the_parameter_that_names_it(mod
             estimator.fit(table)
 
 
-def test_tables_that_mean_two_things_or_nothing_yet_are_refused(model):
+def test_ambiguous_lazy_and_sparse_data_is_refused(model):
     twice = Table(text=["a", "the"])
     twice._columns["text"] = Table(text=["a", "the"])  # what pandas gives where two have one name
     lazy = Table(text=["a", "the"])
@@ -409,14 +409,14 @@ def test_tables_that_mean_two_things_or_nothing_yet_are_refused(model):
             minibert.TextClassifier(model).fit(X, y)
 
 
-def test_columns_that_nobody_asks_for_may_be_anything():
+def test_unused_columns_may_hold_anything():
     table = Table(text=["a", "the"], collect=[1, 2])
     table.columns += ["id", "id"]
     table.collect = table["collect"]  # as pandas gives a column of that name
     assert text_pairs(table, "text", None) == [("a", None), ("the", None)]
 
 
-def test_columns_of_arrow_are_read():
+def test_arrow_columns_are_read():
     class Column:
         """A column as pyarrow has it: its items are scalars of its own."""
 
@@ -426,7 +426,7 @@ def test_columns_of_arrow_are_read():
     assert listed(Column(), "X") == ["a", "the"]
 
 
-def test_other_estimators_refuse_what_they_can_not_learn_from(model):
+def test_other_estimators_refuse_unusable_training_data(model):
     cases = [
         (minibert.TextRegressor, ["a", "the"], [1, "much"], "Row 1 of y is not a finite number .'much'."),
         (minibert.TextRegressor, ["a", "the"], [1, float("inf")], "Row 1 of y is not a finite number"),
@@ -448,7 +448,7 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
             kind(model).fit(X, y)
 
 
-def test_errors_name_rows_and_a_useless_model_is_warned_of(model):
+def test_errors_name_rows_and_fit_warns_of_a_useless_model(model):
     with pytest.raises(InputError, match="^row 1 of X: a text is empty, or has no piece"):
         minibert.TextClassifier(model).fit(["a", "\u200d"] * 9, ["x", "y"] * 9)
     with pytest.raises(InputError, match="^every training example has the label 'x'"):
@@ -461,14 +461,14 @@ def test_errors_name_rows_and_a_useless_model_is_warned_of(model):
         minibert.TextClassifier(model, max_steps=1, engine="numpy").fit(TEXTS, LABELS)
 
 
-def test_a_warning_about_rare_classes_names_rows(model):
+def test_warning_about_rare_classes_names_rows(model):
     rare = r"'once' has 1 in train \(row 3 of X\) and 0 in dev"
     labels = ["x", "y", "x", "once", *"yx" * 8]
     with pytest.warns(UserWarning, match=rare):
         minibert.TextClassifier(model, max_steps=1, engine="numpy").fit(TEXTS[:20], labels)
 
 
-def test_columns_of_a_table_are_known_to_the_commands(model, tmp_path):
+def test_commands_know_the_column_names_of_a_saved_model(model, tmp_path):
     table = {"review": TEXTS, "stars": LABELS}
     classifier = minibert.TextClassifier(model, **FAST | {"max_steps": 2}, text="review").fit(table, "stars")
     classifier.save(tmp_path)
@@ -477,14 +477,14 @@ def test_columns_of_a_table_are_known_to_the_commands(model, tmp_path):
     assert repr(classifier.report_).startswith("Your own table, classes of texts")
 
 
-def test_a_label_of_dev_alone_is_refused_with_its_row(model):
+def test_label_that_only_dev_has_is_refused_with_its_row(model):
     with pytest.raises(InputError, match="dev: Row 1 of y has the label '7', which no training row has"):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=(["a", "the"], ["1", "7"]))
     with pytest.raises(InputError, match="dev is not a tuple of X and y; give dev="):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=["a"])
 
 
-def test_a_classifier_of_a_custom_loop_is_saved_for_the_commands(fitted, tmp_path):
+def test_classifier_from_a_custom_loop_is_saved_for_the_commands(fitted, tmp_path):
     params, tokenizer = fitted.model_.params, fitted.model_.tokenizer
     mine = minibert.TextClassifier.of(params, tokenizer, ["0", "1"], max_length=24)
     mine.save(tmp_path)
@@ -503,7 +503,7 @@ def test_a_classifier_of_a_custom_loop_is_saved_for_the_commands(fitted, tmp_pat
     assert minibert.load(tmp_path / "short").model_.max_length == min(128, params.config.P)
 
 
-def test_a_temporary_folder_is_removed_and_an_early_stop_reported(model, monkeypatch):
+def test_temporary_folder_is_removed_and_early_stopping_reported(model, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         classifier = minibert.TextClassifier(model, **STEP).fit(FEW, alternating("x", "y"))
@@ -518,7 +518,7 @@ def test_a_temporary_folder_is_removed_and_an_early_stop_reported(model, monkeyp
         classifier.fit(FEW, alternating("x", "y"))
 
 
-def test_what_no_estimator_asks_is_named(model, tmp_path):
+def test_load_gives_a_bert_and_refuses_an_unfinished_run(model, tmp_path):
     assert isinstance(minibert.load(model), minibert.Bert)
     (tmp_path / "finetune.json").write_text("{}")
     with pytest.raises(InputError, match="holds an unfinished run; finish it with"):
@@ -547,7 +547,7 @@ def alternating(one, other):
         (minibert.MultilabelClassifier, ({True}, {False}), (np.array([1]), np.array([0]))),
     ],
 )
-def test_labels_are_those_of_fit_that_they_are_equal_to(model, kind, given, equal):
+def test_labels_match_equal_labels_of_fit(model, kind, given, equal):
     estimator = kind(model, **STEP).fit(FEW, alternating(*given), dev=(FEW, alternating(*equal)))
     asked = [estimator._examples(FEW, alternating(*labels), labelled=True) for labels in (given, equal)]
     assert asked[0] == asked[1] and estimator.report_["examples"] == 12
@@ -556,7 +556,7 @@ def test_labels_are_those_of_fit_that_they_are_equal_to(model, kind, given, equa
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
-def test_labels_with_blanks_at_their_ends_come_back(model, tmp_path):
+def test_labels_with_surrounding_spaces_are_predicted_unchanged(model, tmp_path):
     y = alternating(" good", "bad")
     one = minibert.TextClassifier(model, **STEP).fit(FEW, y)
     several = minibert.MultilabelClassifier(model, **STEP).fit(FEW, [[label] for label in y])
@@ -608,14 +608,14 @@ def test_labels_with_blanks_at_their_ends_come_back(model, tmp_path):
         ("TextClassifier", {"a": ["x"] * 11}, "X has 12 rows and y 11"),
     ],
 )
-def test_labels_that_no_class_can_be_are_refused(model, kind, y, message):
+def test_labels_that_cannot_be_a_class_are_refused(model, kind, y, message):
     X = [text.split()[:1] for text in FEW] if kind == "TokenTagger" else FEW
     with pytest.raises(InputError, match=message):
         getattr(minibert, kind)(model, **STEP).fit(X, y)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_columns_of_a_matrix_that_no_row_has_are_classes(model, tmp_path):
+def test_empty_columns_of_a_label_matrix_are_classes(model, tmp_path):
     matrix = np.array([[1, 0, 0], [0, 0, 1]] * 6)
     several = minibert.MultilabelClassifier(model, **STEP).fit(FEW, matrix)
     several.save(tmp_path)
@@ -630,7 +630,7 @@ def test_columns_of_a_matrix_that_no_row_has_are_classes(model, tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
-def test_y_is_read_from_generators_and_from_tables_of_one_column(model):
+def test_y_may_be_a_generator_or_a_table_of_one_column(model):
     y = alternating("x", "y")
     plain = minibert.TextClassifier(model, **STEP).fit(FEW, y).predict_proba(FEW)
     for given in ((label for label in y), Table(stars=y), {7: y}):
@@ -644,7 +644,7 @@ def contents(folder):
     }
 
 
-def test_a_folder_of_something_else_stays_as_it_is(model, tmp_path):
+def test_fit_does_not_touch_a_folder_that_is_not_a_run(model, tmp_path):
     y = alternating("x", "y")
     mine, new = tmp_path / "mine", tmp_path / "new" / "run"
     (mine / "examples").mkdir(parents=True)
@@ -670,7 +670,7 @@ def test_a_folder_of_something_else_stays_as_it_is(model, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_run_stands_for_its_folder_as_a_model(model, tmp_path):
+def test_run_can_be_given_as_a_model(model, tmp_path):
     run = minibert.Run(model, {})
     classifier = minibert.TextClassifier(run, **STEP).fit(FEW, alternating("x", "y"))
     assert repr(classifier).startswith(f"TextClassifier({str(model)!r}, ")
@@ -679,7 +679,7 @@ def test_a_run_stands_for_its_folder_as_a_model(model, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_was_fitted_stays_so_until_it_is_fitted_anew(model):
+def test_failed_refit_keeps_the_earlier_model(model):
     classifier = minibert.TextClassifier(model, **STEP).fit(FEW, alternating("a", "b"))
     before = classifier.predict_proba(FEW)
     with pytest.raises(InputError, match="learning_rates"):
@@ -694,7 +694,7 @@ def test_what_was_fitted_stays_so_until_it_is_fitted_anew(model):
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
-def test_an_interrupted_fit_goes_on_with_the_seed_that_was_drawn_or_begins_anew(model, monkeypatch):
+def test_interrupted_fit_resumes_with_its_drawn_seed_or_starts_again(model, monkeypatch):
     y, resumed, real = alternating("x", "y"), [], base.finetune
     monkeypatch.setattr(
         base, "finetune", lambda *a, **k: resumed.append((k["resume"], a[0].seed)) or real(*a, **k)
@@ -719,7 +719,7 @@ def test_an_interrupted_fit_goes_on_with_the_seed_that_was_drawn_or_begins_anew(
     assert not resumed[-1][0] and classifier.report_["steps"] == 1
 
 
-def test_a_model_that_answers_something_else_is_not_loaded(fitted, tmp_path):
+def test_load_refuses_a_model_of_another_task(fitted, tmp_path):
     fitted.save(tmp_path)
     for kind in ("MultilabelClassifier", "TextRegressor", "TokenTagger", "QuestionAnswerer"):
         with pytest.raises(
@@ -738,14 +738,14 @@ def test_a_model_that_answers_something_else_is_not_loaded(fitted, tmp_path):
         UserDict(text=["the whale"], answer_start=[4]),
     ],
 )
-def test_answers_of_squad_come_in_several_types(model, answer):
+def test_squad_answers_may_be_given_in_several_types(model, answer):
     answerer = minibert.QuestionAnswerer(model)
     (found,) = answerer._examples([("who?", "See the whale.")], [answer], labelled=True)
     assert [(one.text, one.start) for one in found.answers] == [("the whale", 4)] and not found.impossible
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_types_of_labels_are_kept_by_out_and_by_export(model, tmp_path):
+def test_out_and_export_keep_the_types_of_labels(model, tmp_path):
     run, moved = tmp_path / "run", tmp_path / "moved"
     minibert.TextClassifier(model, **STEP, out=run, random_state=3).fit(FEW, alternating(1, 2))
     assert cli.main(["export", "--model", str(run), "--out", str(moved)]) == 0
@@ -756,7 +756,7 @@ def test_types_of_labels_are_kept_by_out_and_by_export(model, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_weights_of_classes_are_kept(model, tmp_path):
+def test_save_keeps_class_weights(model, tmp_path):
     given = {"x": 1, "y": 30}
     minibert.TextClassifier(model, **STEP, class_weights=given).fit(FEW, alternating("x", "y")).save(tmp_path)
     loaded = minibert.load(tmp_path, engine="numpy")
@@ -766,7 +766,7 @@ def test_weights_of_classes_are_kept(model, tmp_path):
     assert (weighted != loaded.fit(FEW, alternating("x", "y")).predict_proba(FEW)).any()
 
 
-def test_save_keeps_lists_and_numbers_of_numpy_and_no_report_of_another_model(model, fitted, tmp_path):
+def test_save_keeps_lists_and_numpy_numbers_but_no_stale_report(model, fitted, tmp_path):
     given = dict(learning_rates=[1e-3], epochs=np.float64(2), restarts=np.int64(1), random_state=np.int64(7))
     classifier = minibert.TextClassifier(model, **STEP | given).fit(FEW, alternating(1, 2))
     classifier.save(tmp_path)
@@ -778,7 +778,7 @@ def test_save_keeps_lists_and_numbers_of_numpy_and_no_report_of_another_model(mo
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_run_of_the_command_is_loaded_with_its_columns_and_seed(model, tmp_path):
+def test_load_restores_columns_and_seed_of_a_command_line_run(model, tmp_path):
     table = write_table(tmp_path / "table.tsv", ("review", "label"), zip(TEXTS, LABELS, strict=True))
     more = dict(split_dev=0.1, seed=7, show=False, columns={"text": "review"}, out=tmp_path / "run")
     loaded = minibert.finetune("classify", table, model, **STEP, **more).model
@@ -791,12 +791,12 @@ def test_a_run_of_the_command_is_loaded_with_its_columns_and_seed(model, tmp_pat
         minibert.show(minibert.TextEncoder(model))
 
 
-def test_r_squared_is_zero_where_y_does_not_vary(model):
+def test_r_squared_is_zero_for_constant_y(model):
     regressor = minibert.TextRegressor(model, **STEP).fit(FEW, np.arange(12.0), dev=(FEW, np.arange(12.0)))
     assert regressor.score(FEW, np.ones(12)) == 0 and regressor.score(FEW, regressor.predict(FEW)) == 1
 
 
-def test_an_error_of_dev_names_dev_and_that_of_a_share_its_argument(model):
+def test_errors_about_dev_and_split_dev_name_their_argument(model):
     classifier = minibert.TextClassifier(model, **STEP, learning_rates=np.array([1e-3, 1e-4]))
     assert "learning_rates=array([0.001 , 0.0001])" in repr(classifier)
     with pytest.raises(InputError, match="dev: Row 1 of X is missing"):
@@ -806,7 +806,7 @@ def test_an_error_of_dev_names_dev_and_that_of_a_share_its_argument(model):
         few.fit(FEW, alternating("x", "y"))
 
 
-def test_words_of_a_table_with_one_column_need_no_name(model):
+def test_only_column_of_a_table_holds_the_words(model):
     tagger = minibert.TokenTagger(model, **STEP)
     words = [text.split() for text in FEW]
     tags = [["O"] * len(row) for row in words]
@@ -814,7 +814,7 @@ def test_words_of_a_table_with_one_column_need_no_name(model):
     assert len(tagger.fit({"tokens": words}, tags).predict({"tokens": words[:3]})) == 3
 
 
-def test_columns_of_other_lengths_and_seeds_that_are_none_are_refused():
+def test_columns_of_unequal_length_and_invalid_seeds_are_refused():
     with pytest.raises(InputError, match="The table has 2 texts and 1 in second='b'; give each text one"):
         text_pairs({"a": ["x", "y"], "b": ["z"]}, "a", "b")
     for state in ("abc", 1.5, -1, random.Random(0)):
@@ -822,7 +822,7 @@ def test_columns_of_other_lengths_and_seeds_that_are_none_are_refused():
             seed_of(state)
 
 
-def test_nothing_of_fit_is_read_back_from_its_files(model, tmp_path, monkeypatch):
+def test_fit_does_not_read_back_its_own_files(model, tmp_path, monkeypatch):
     """The files of a run hold what the commands read: the examples that `fit` has used."""
 
     def refuse(*given, **more):
@@ -859,7 +859,7 @@ REFUSED = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("named", [False, True])
-def test_a_refused_fit_leaves_no_folder(model, case, named, tmp_path, monkeypatch):
+def test_refused_fit_leaves_no_folder(model, case, named, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     kind, X, y, given = REFUSED[case]
     out = {"out": tmp_path / "run"} if named else {}
@@ -870,7 +870,7 @@ def test_a_refused_fit_leaves_no_folder(model, case, named, tmp_path, monkeypatc
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_fit_that_diverges_leaves_no_temporary_folder(model, tmp_path, monkeypatch):
+def test_diverged_fit_leaves_no_temporary_folder(model, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(DivergedError):
         minibert.TextClassifier(model, **STEP | {"max_steps": 9}, learning_rates=1e30).fit(
@@ -880,7 +880,7 @@ def test_a_fit_that_diverges_leaves_no_temporary_folder(model, tmp_path, monkeyp
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_is_refused_leaves_an_interrupted_fit_as_it_is(model, tmp_path, monkeypatch):
+def test_refused_input_leaves_an_interrupted_fit_resumable(model, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     def stop(step, values):
@@ -898,7 +898,7 @@ def test_what_is_refused_leaves_an_interrupted_fit_as_it_is(model, tmp_path, mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_questions_about_one_paragraph_need_others_and_no_docstart(model):
+def test_error_for_questions_about_one_paragraph_does_not_mention_docstart(model):
     rows = [(question, QUESTIONS[0][1]) for question, _ in QUESTIONS]
     with pytest.raises(
         InputError, match="Questions about one paragraph are not divided: add questions"
@@ -911,7 +911,7 @@ def test_questions_about_one_paragraph_need_others_and_no_docstart(model):
         minibert.QuestionAnswerer(model, **STEP, split_dev=0.01).fit(QUESTIONS, ["the whale"] * 12)
 
 
-def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
+def test_splits_that_leave_train_or_dev_empty_are_refused(model):
     tags = [["O"] * len(row) for row in WORDS]
     with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another share, or give dev"):
         minibert.TokenTagger(model, **STEP, split_dev=0.01).fit(WORDS, tags)
@@ -924,7 +924,7 @@ def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
-def test_reports_of_classes_show_a_bag_of_words(model, tmp_path):
+def test_classification_report_has_a_bag_of_words_baseline(model, tmp_path):
     out = tmp_path / "run"
     classifier = minibert.TextClassifier(model, **STEP, out=out).fit(TEXTS, LABELS)
     several = minibert.MultilabelClassifier(model, **STEP).fit(TEXTS, [[label] for label in LABELS])
@@ -962,7 +962,7 @@ class TaggedRows(dict):
     features = {"words": None, "ner_tags": type("List", (), {"feature": ClassLabel()})()}
 
 
-def test_numbers_of_classes_become_their_names(model):
+def test_indices_of_classes_become_their_names(model):
     words = [text.split() for text in TEXTS]
     tags = [[int(word in GOOD) for word in row] for row in words]
     tagger = minibert.TokenTagger(model, tags="ner_tags", **FAST | {"epochs": 2})
@@ -971,7 +971,7 @@ def test_numbers_of_classes_become_their_names(model):
     assert tagger.report_["labels"] == ["O", "B-GOOD", "I-GOOD"]
 
 
-def test_numbers_of_classes_without_names_are_tags(model):
+def test_indices_of_unnamed_classes_are_tags(model):
     words = [text.split() for text in TEXTS[:40]]
     tags = [[3 * (word in GOOD) for word in row] for row in words]
     tagger = minibert.TokenTagger(model, **FAST | {"epochs": 1})
@@ -982,7 +982,7 @@ def test_numbers_of_classes_without_names_are_tags(model):
 
 @pytest.mark.representatives(letters="BLU")
 @pytest.mark.parametrize("letters", ["BLU", "BES"])
-def test_entities_are_listed_in_their_scheme(model, tmp_path, letters, capsys):
+def test_tagger_lists_entities_in_the_scheme_of_its_tags(model, tmp_path, letters, capsys):
     begin, end, single = letters
     words = [["funny", "film", "was", "dull"], ["one", "warm"]] * 12
     tags = [[f"{begin}-A", f"{end}-A", "O", f"{single}-B"], ["O", f"{single}-A"]] * 12
@@ -998,36 +998,36 @@ def test_entities_are_listed_in_their_scheme(model, tmp_path, letters, capsys):
 
 @pytest.mark.parametrize("role", ["text", "second"])
 @pytest.mark.parametrize("y", [None, "label"])
-def test_the_column_to_learn_is_not_read_as_a_text(model, role, y):
+def test_label_column_is_not_accepted_as_a_text(model, role, y):
     table = {"text": FEW, "label": alternating("x", "y")}
     with pytest.raises(InputError, match=f"^{role}='label' is the column of the labels; name another"):
         minibert.TextClassifier(model, **STEP, **{role: "label"}).fit(table, y)
 
 
-def test_a_second_text_that_is_the_label_is_warned_of(model):
+def test_fit_warns_of_a_second_text_that_is_the_label(model):
     y = alternating("x", "y")
     rows = np.array(list(zip(FEW, y, strict=True)), dtype=object)
     with pytest.warns(InputWarning, match="The second text of every row is its label"):
         minibert.TextClassifier(model, **STEP).fit(rows, y)
 
 
-def test_the_name_of_a_column_needs_a_table(model):
+def test_column_name_for_y_needs_a_table(model):
     with pytest.raises(InputError, match="^y='good' names a column, but X is not a table"):
         minibert.TextClassifier(model, **STEP).fit(FEW, "good")
 
 
-def test_nothing_to_measure_on_is_refused_by_the_name_of_the_share(model):
+def test_split_dev_that_leaves_nothing_to_measure_on_is_refused(model):
     with pytest.raises(InputError, match="^split_dev=None leaves nothing to measure on; give a share"):
         minibert.TextClassifier(model, **STEP, split_dev=None).fit(FEW, alternating("x", "y"))
 
 
-def test_a_model_in_place_of_its_parameters_is_refused(model):
+def test_classifier_of_refuses_a_model_in_place_of_parameters(model):
     bert = minibert.load(model, "numpy")
     with pytest.raises(InputError, match=r"^params=Bert\(.* are not Parameters; give those of initialise"):
         minibert.TextClassifier.of(bert, bert.tokenizer, ["a", "b"])
 
 
-def test_a_table_may_come_with_its_labels_in_a_list(model):
+def test_table_may_have_its_labels_in_a_separate_list(model):
     """Labels that are not a column have no name, and are not mistaken for `second`, which has none."""
     labels = alternating("x", "y")
     classifier = minibert.TextClassifier(model, **STEP).fit({"text": FEW}, labels)

@@ -85,13 +85,13 @@ def run(package, *words, given=""):
 
 
 @pytest.mark.parametrize(("command", "is_finetuning"), [("finetune", True), ("pretrain", False)])
-def test_one_line_makes_a_flag(package, command, is_finetuning):
+def test_one_line_adds_a_flag(package, command, is_finetuning):
     text = " ".join(run(package, "-m", "minibert", command, "--help").split())
     assert ("--hyperness N how hyper it is (default: 0.25)" in text) is is_finetuning
     assert "--turboness N how turbo it is (default: 3)" in text
 
 
-def test_one_line_makes_an_argument_a_parameter_and_a_stored_field(package, tmp_path):
+def test_one_line_adds_an_argument_a_parameter_and_a_stored_field(package, tmp_path):
     texts, labels = zip(*reviews(24, 1), strict=True)
     model, out = str(write_model(tmp_path / "model")), str(tmp_path / "run")
     seen = json.loads(run(package, "-c", PROGRAM, given=json.dumps([model, out, texts, labels])))

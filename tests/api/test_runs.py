@@ -30,7 +30,7 @@ def first_code():
     return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.S)[0]
 
 
-def test_the_first_code_of_the_readme_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+def test_first_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     """Where `make pretrain` has left runs/books, in a checkout."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").symlink_to(ROOT / "docs")
@@ -61,7 +61,7 @@ def interrupting(step):
 
 
 @pytest.mark.thorough
-def test_interrupted_call_says_how_it_goes_on(tmp_path, capsys):
+def test_interrupted_call_says_how_to_resume(tmp_path, capsys):
     corpus, out = str(write_corpus(tmp_path / "animals.txt")), tmp_path / "run"
     more = SMALL | {"out": out, "steps": 6, "show": True}
     with pytest.raises(KeyboardInterrupt) as stopped:
@@ -95,7 +95,7 @@ def test_notebook_shows_an_interrupted_call_in_one_line(tmp_path, capsys):
         assert "Stopped and saved in" in line
 
 
-def test_a_run_goes_on_in_its_folder_and_is_found_there(tmp_path):
+def test_run_resumes_in_its_folder_and_opens_from_it(tmp_path):
     corpus, logged = str(write_corpus(tmp_path / "animals.txt")), []
     more = SMALL | {"out": tmp_path / "run", "seed": 3}
     minibert.pretrain(corpus, steps=4, **more)
@@ -112,7 +112,7 @@ def test_a_run_goes_on_in_its_folder_and_is_found_there(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_kind_of_device_is_for_one_run_only(tmp_path):
+def test_device_applies_to_one_run_only(tmp_path):
     corpus = str(write_corpus(tmp_path / "animals.txt"))
     own = SMALL | {"engine": "jax", "device": "cpu"}
     run = minibert.pretrain(corpus, steps=2, out=tmp_path / "run", **own)
@@ -122,7 +122,7 @@ def test_a_kind_of_device_is_for_one_run_only(tmp_path):
     assert minibert.load(tmp_path / "run", "numpy").config == run.model.config
 
 
-def test_a_corpus_without_a_file_is_not_the_books(tmp_path):
+def test_empty_corpus_does_not_mean_the_books(tmp_path):
     with pytest.raises(InputError, match=r"corpus=\[\] names no file; give one, or leave it out for the boo"):
         minibert.pretrain([], out=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run").exists()
@@ -131,7 +131,7 @@ def test_a_corpus_without_a_file_is_not_the_books(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_custom_engine_computes(tmp_path):
+def test_custom_engine_computes_the_run(tmp_path):
     counted = []
 
     class Mine(Ops):
@@ -157,7 +157,7 @@ def test_a_custom_engine_computes(tmp_path):
         ({"ops": Ops}, 'is not valid; give an engine object, or one by its name, such as engine="numpy".'),
     ],
 )
-def test_what_is_no_engine_or_no_function_is_refused_before_any_work(tmp_path, given, message):
+def test_invalid_ops_and_on_log_are_refused_before_any_work(tmp_path, given, message):
     corpus = str(write_corpus(tmp_path / "animals.txt"))
     for start in (
         lambda: minibert.pretrain(corpus, steps=2, out=tmp_path / "run", **SMALL, **given),
@@ -168,7 +168,7 @@ def test_what_is_no_engine_or_no_function_is_refused_before_any_work(tmp_path, g
     assert not (tmp_path / "run").exists()
 
 
-def test_help_names_no_default_of_the_size_or_task_where_there_is_none():
+def test_help_shows_no_default_for_options_without_one():
     for function, names in (
         (minibert.pretrain, ("model", "shards")),
         (minibert.finetune, ("feature_based",)),
@@ -178,7 +178,7 @@ def test_help_names_no_default_of_the_size_or_task_where_there_is_none():
             assert "(default:" not in text, text
 
 
-def test_fine_tuning_from_python_is_that_of_the_command(tmp_path):
+def test_fine_tuning_from_python_equals_the_command(tmp_path):
     model, data = write_model(tmp_path / "m"), write_sst2(tmp_path / "d")
     run = minibert.finetune(
         "sst2", str(data), str(model), out=tmp_path / "run", epochs=1, engine="numpy", show=False
@@ -210,12 +210,12 @@ def test_every_option_is_an_argument_that_the_docstring_describes(function, call
         function(batch_sise=3)
 
 
-def test_a_call_without_names_or_with_too_few_arguments_says_which():
+def test_call_with_unnamed_or_missing_arguments_names_them():
     with pytest.raises(
         TypeError, match=r"^pretrain\(\) takes only corpus without a name; give the others by"
     ):
         minibert.pretrain(["A fine film.", "A dull one."], 20)
     with pytest.raises(TypeError, match=r"^finetune\(\) needs data, model; give a value for each"):
         minibert.finetune("classify")
-    with pytest.raises(TypeError, match=r"^TextClassifier\(\) needs model; give a value for each"):
+    with pytest.raises(TypeError, match=r"^TextClassifier\(\) needs model; give a value for it"):
         minibert.TextClassifier()

@@ -35,7 +35,7 @@ def pictures(shown):
     return [np.rint(255 * imread(io.BytesIO(base64.b64decode(one)))[..., 0]) for one in found]
 
 
-def test_cosines_are_those_of_the_vectors_and_tokens_have_their_pieces(model):
+def test_encoded_shows_cosines_of_its_vectors_and_pieces_of_its_tokens(model):
     encoded = model.encode(["the film", "dull"])
     rows = re.findall(r'<th scope="row"[^>]*><bdi>(.*?)</bdi></th>(.*?)</tr>', encoded._repr_html_(), re.S)
     assert [token for token, _ in rows] == encoded.tokens
@@ -49,7 +49,7 @@ def test_cosines_are_those_of_the_vectors_and_tokens_have_their_pieces(model):
     assert np.ptp(shown[:, 1:]) > 0.1
 
 
-def test_maps_are_pictures_of_the_attention_a_row_for_each_layer(model):
+def test_attention_maps_are_drawn_in_a_row_for_each_layer(model):
     encoded = model.encode(["the film was", "dull"], attentions=True)
     found = pictures(encoded._repr_html_())
     assert len(found) == 2
@@ -64,20 +64,20 @@ def test_maps_are_pictures_of_the_attention_a_row_for_each_layer(model):
                 assert np.ptp(expected) > 20
 
 
-def test_what_does_not_fit_is_counted(model):
+def test_page_counts_tokens_and_sequences_it_leaves_out(model):
     shown = model.encode(["the film was dull " * 12, *["dull"] * 4])._repr_html_()
     assert "… and 10 tokens more" in shown and "… and 2 sequences more" in shown
     assert shown.count("<table") == 3 and shown.count('scope="row"') == 40 + 3 + 3
 
 
-def test_without_a_vocabulary_tokens_are_numbered_and_layers_may_lack(model):
+def test_encoded_without_vocabulary_numbers_its_tokens(model):
     encoded = Bert(model.config, model.params).encode([model.tokenizer("the film")], layers=[1, 3])
     assert encoded.tokens is None
     assert re.findall(r"<bdi>(.*?)</bdi>", encoded._repr_html_()) == ["0", "1", "2", "3"]
     assert "<img" not in encoded._repr_html_()
 
 
-def test_one_sequence_by_itself_has_its_own_tokens(model):
+def test_indexing_encoded_gives_one_sequence_with_its_tokens(model):
     encoded = model.encode(["the film", "dull"], attentions=True)
     one = encoded[1]
     assert one.tokens == ["[CLS]", "dull", "[SEP]"]
@@ -85,7 +85,7 @@ def test_one_sequence_by_itself_has_its_own_tokens(model):
     assert np.array_equal(pictures(one._repr_html_())[0], whole[1])
 
 
-def test_pieces_are_text_and_nothing_runs(model):
+def test_pieces_are_escaped_in_html(model):
     ids = [len(SPECIAL_TOKENS) + WORDS.index(piece) for piece in ("<b>", "&")]
     assert model.tokenizer.vocab[ids[0]] == "<b>"
     encoded = model.encode(Batch.pack([Sequence(ids, [0, 0])]), attentions=True)
@@ -96,17 +96,17 @@ def test_pieces_are_text_and_nothing_runs(model):
     assert picture["alt"] == "3 by 2 attention maps of 2 tokens" and picture["src"].startswith("data:")
 
 
-def test_an_embedding_without_a_piece_has_its_number(model):
+def test_embedding_without_a_piece_is_shown_by_its_id(model):
     last = model.config.V - 1
     assert model.encode(Batch.pack([Sequence([last], [0])])).tokens == [f"[id {last}]"]
 
 
-def test_no_tokens_at_all_are_shown_as_what_they_are():
+def test_empty_encoded_is_shown():
     empty = Encoded([np.zeros((0, 4), np.float32)], None, None, np.array([0]), [])
     assert "Encoded(1 × (0, 4))" in empty._repr_html_()
 
 
-def test_a_name_of_transformers_is_answered_with_that_of_here(model):
+def test_key_of_transformers_is_explained(model):
     encoded = model.encode("the film")
     with pytest.raises(InputError, match="no 'last_hidden_state'; use hidden_states\\[-1\\]"):
         encoded["last_hidden_state"]
@@ -126,25 +126,25 @@ def test_a_name_of_transformers_is_answered_with_that_of_here(model):
         (["the film", "a film", ("", "the film")], "The text at index 2"),
     ],
 )
-def test_an_empty_text_is_refused(model, inputs, which):
+def test_empty_text_is_refused(model, inputs, which):
     with pytest.raises(InputError, match=f"^{which} is empty; give one with words in it"):
         model.encode(inputs)
 
 
-def test_a_second_text_is_not_taken_for_attentions(model):
+def test_second_text_is_not_mistaken_for_attentions(model):
     with pytest.raises(InputError) as raised:
         model.encode("the film", "dull")
     advice = "give a pair of texts as a tuple, encode(('a', 'b'))."
     assert str(raised.value) == f"attentions='dull' is not True or False; {advice}"
 
 
-def test_a_mask_of_nothing_is_refused_by_its_name(model):
+def test_fill_mask_refuses_none(model):
     with pytest.raises(InputError, match="^text=None is not a string; give a text"):
         model.fill_mask(None)
 
 
 @pytest.mark.parametrize(("rows", "is_warned"), [(18, True), (13, False)])
-def test_a_vocabulary_far_smaller_than_that_of_the_model_is_warned_of(rows, is_warned):
+def test_much_smaller_vocabulary_than_the_model_gives_a_warning(rows, is_warned):
     tokenizer = Tokenizer([*SPECIAL_TOKENS, *WORDS])
     config = BertConfig.from_size("3-8-2", vocab_size=rows)
     with warnings.catch_warnings(record=True) as told:

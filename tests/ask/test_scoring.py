@@ -59,7 +59,7 @@ def log_p(model, ids, place, piece):
 # Words for gaps
 
 
-def test_many_texts_are_answered_as_each_alone(model, tokenizer):
+def test_texts_get_the_same_guesses_together_as_alone(model, tokenizer):
     texts = ["the [MASK] sat.", "a [MASK] [MASK]", "[MASK]"]
     together = fill_texts(model, texts, top=4)
     assert [len(masks) for masks in together] == [1, 2, 1]
@@ -70,7 +70,7 @@ def test_many_texts_are_answered_as_each_alone(model, tokenizer):
     assert fill_texts(model, []) == []
 
 
-def test_a_target_has_the_product_of_its_pieces(model, tokenizer):
+def test_target_has_the_product_of_the_probabilities_of_its_pieces(model, tokenizer):
     (guesses,) = fill_masks(model, "the [MASK] sat", targets=["cat", "unaffable", "Playing"])
     ids, mask = tokenizer.ids, tokenizer.mask_id
     begin, end = [tokenizer.cls_id, ids["the"]], [ids["sat"], tokenizer.sep_id]
@@ -86,7 +86,7 @@ def test_a_target_has_the_product_of_its_pieces(model, tokenizer):
     assert Guess("x", 0.0).log_probability == -math.inf
 
 
-def test_a_beam_that_is_wide_enough_finds_the_likeliest_word_of_several_pieces(model, tokenizer):
+def test_wide_beam_finds_the_likeliest_word_of_several_pieces(model, tokenizer):
     whole = len(tokenizer.vocab)
     (guesses,) = fill_masks(model, "a [MASK] .", top=whole**2, pieces=2)
     going_on = [piece for piece in tokenizer.vocab if piece.startswith("##")]
@@ -101,7 +101,7 @@ def test_a_beam_that_is_wide_enough_finds_the_likeliest_word_of_several_pieces(m
     assert len(few) == 3 and few[0] == guesses[0]
 
 
-def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, tokenizer):
+def test_left_to_right_target_is_scored_from_the_text_before_it(left_to_right, tokenizer):
     ids = tokenizer.ids
     (guesses,) = fill_masks(left_to_right, "the [MASK] sat .", targets=["unaffable"])
     pieces = [ids["un"], ids["##aff"], ids["##able"]]
@@ -149,7 +149,7 @@ def test_gaps_that_cannot_be_filled_are_refused(model, tokenizer, texts, asked, 
         fill_texts(model, texts, **asked)
 
 
-def test_a_tokenizer_that_reads_letters_in_data_reads_a_gap_as_one(model, tokenizer, folder):
+def test_gap_is_one_token_for_a_tokenizer_that_splits_special_tokens(model, tokenizer, folder):
     vocab = tokenizer.vocab
     letters = Tokenizer(vocab, split_special_tokens=True)
     other = Bert(model.config, model.params, model.ops, letters)
@@ -185,7 +185,7 @@ def test_each_piece_is_masked_in_turn_and_predicted_from_the_others(model, token
         assert facts["perplexity"] == pytest.approx(math.exp(-np.mean(expected)))
 
 
-def test_words_stand_as_in_the_text_with_the_sum_of_their_pieces(model, tokenizer):
+def test_words_have_the_sum_of_the_scores_of_their_pieces(model, tokenizer):
     (score,) = score_texts(model, ["Unaffable dogs!"])
     assert [word for word, _ in score.words] == ["Unaffable", "dogs", "!"]
     assert [piece for _, pieces in score.words for piece, _ in pieces] == [
@@ -216,7 +216,7 @@ def test_left_to_right_the_score_is_the_chain_rule(left_to_right, tokenizer):
         np.testing.assert_allclose(score.log_probabilities, expected, atol=1e-10)
 
 
-def test_scores_do_not_depend_on_what_is_computed_together(model, left_to_right, tokenizer, monkeypatch):
+def test_scores_do_not_depend_on_the_batch(model, left_to_right, tokenizer, monkeypatch):
     for one in (model, left_to_right):
         whole = [score.log_probabilities for score in score_texts(one, TEXTS)]
         with monkeypatch.context() as small:
@@ -241,7 +241,7 @@ def test_texts_that_cannot_be_scored_are_refused(model, tokenizer, texts, within
         list(score_texts(model, texts, within_word))
 
 
-def test_a_model_without_its_head_is_refused(folder, model, tokenizer):
+def test_scoring_refuses_a_model_without_its_head(folder, model, tokenizer):
     bare = Bert(model.config, model.params, model.ops, model.tokenizer)
     bare.missing = ("cls.predictions.bias",)
     with pytest.raises(InputError, match="^This model has no trained masked-LM head"):
@@ -257,7 +257,7 @@ def lines(capsys, *words, status=0):
     return out.splitlines(), err
 
 
-def test_fill_mask_asks_for_targets_and_for_several_pieces(folder, capsys):
+def test_fill_mask_command_takes_targets_and_several_pieces(folder, capsys):
     model = ("fill-mask", "--model", folder, "the [MASK] sat")
     found, _ = lines(capsys, *model, "--targets", "cat, unaffable")
     assert {line.split()[1] for line in found} == {"cat", "unaffable"} and "(log p -" in found[0]
@@ -269,7 +269,7 @@ def test_fill_mask_asks_for_targets_and_for_several_pieces(folder, capsys):
     assert "--targets cat,xyz: 'xyz' is not in the vocabulary; leave it out." in line
 
 
-def test_a_line_that_cannot_be_answered_has_an_empty_answer_and_the_others_theirs(folder, tmp_path, capsys):
+def test_only_the_unanswerable_line_has_an_empty_answer(folder, tmp_path, capsys):
     (tmp_path / "texts").write_text("a [MASK]\nno gap\nthe [MASK]\n")
     found, err = lines(
         capsys, "fill-mask", "--model", folder, "--file", tmp_path / "texts", "--json", status=1

@@ -11,15 +11,20 @@ from paths import ROOT
 
 import minibert
 from minibert.api.runs import FinetuneCall, PretrainCall
+from minibert.ask.gaps import Guess
 from minibert.ask.inference import Encoded
 from minibert.base.errors import InputError
 from minibert.base.foreign_names import (
     FOREIGN_ARGUMENTS,
     FOREIGN_ATTRIBUTES,
     FOREIGN_NAMES,
-    METHOD_ARGUMENTS,
+    FOREIGN_TASKS,
     advice_for,
 )
+from minibert.experiments.comparison import Comparison
+from minibert.finetuning.explaining import Explanation
+from minibert.tasks import registry
+from minibert.tokenizer.encoding import BatchEncoding, Encoding
 
 FINETUNE = {field.name for field in fields(FinetuneCall)}
 PRETRAIN = {field.name for field in fields(PretrainCall)}
@@ -48,8 +53,8 @@ def test_what_a_foreign_name_is_answered_with_exists(name):
         ("show", "verbose"),
         ("per_device_train_batch_size", "batch_size"),
         ("steps", "max_steps"),
-        ("fp16", 'dtype? Half precision is dtype="bfloat16".'),
-        ("bf16", "dtype"),
+        ("fp16", 'dtype="bfloat16"'),
+        ("bf16", 'dtype="bfloat16"'),
         ("max_seq_length", "max_length"),
         ("gradient_accumulation_steps", "accumulate"),
         ("test_size", "split_dev"),
@@ -136,22 +141,76 @@ def test_calls_answer_arguments_of_other_libraries(call, name):
         assert meant[1] in known
 
 
-OBJECTS = {"Bert": minibert.Bert, "Encoded": Encoded, "TextEncoder": minibert.TextEncoder}
+OBJECTS = {
+    "minibert": minibert,
+    "Bert": minibert.Bert.__new__(minibert.Bert),
+    "Encoded": Encoded.__new__(Encoded),
+    "Guess": Guess("ship", 0.5),
+    "Encoding": Encoding.__new__(Encoding),
+    "BatchEncoding": BatchEncoding.__new__(BatchEncoding),
+    "Tokenizer": minibert.Tokenizer.__new__(minibert.Tokenizer),
+    "TextEncoder": minibert.TextEncoder("nowhere"),
+    "Estimator": minibert.TextRegressor("nowhere"),
+    "TextClassifier": minibert.MultilabelClassifier("nowhere"),
+    "TokenTagger": minibert.TokenTagger("nowhere"),
+    "QuestionAnswerer": minibert.QuestionAnswerer("nowhere"),
+    "Explanation": Explanation.__new__(Explanation),
+    "Run": minibert.Run.__new__(minibert.Run),
+    "Comparison": Comparison.__new__(Comparison),
+}
 
 
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, names in FOREIGN_ATTRIBUTES.items() for name in names]
 )
 def test_objects_answer_attributes_of_other_libraries(kind, name):
-    assert not hasattr(OBJECTS[kind], name)
-    empty = OBJECTS[kind].__new__(OBJECTS[kind])
+    owner = OBJECTS[kind]
+    assert not hasattr(owner, name)
     with pytest.raises(AttributeError) as refused:
-        getattr(empty, name)
+        getattr(owner, name)
     remedy = FOREIGN_ATTRIBUTES[kind][name]
     advice = remedy[0].lower() + remedy[1:]
-    assert str(refused.value) == f"{kind!r} object has no attribute {name!r}; {advice}"
-    for used in re.findall(r"\b(\w+)\(", remedy.replace("minibert.", "")):
-        assert hasattr(OBJECTS[kind], used) or hasattr(minibert, used), used
+    called = "module 'minibert'" if owner is minibert else f"{type(owner).__name__!r} object"
+    assert str(refused.value) == f"{called} has no attribute {name!r}; {advice}"
+    for used in re.findall(r"\b(\w+)\(", remedy):
+        assert any(hasattr(one, used) for one in OBJECTS.values()), used
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "advice"),
+    [
+        (minibert.TextClassifier, "from_pretrained", "use minibert.load(folder)."),
+        (minibert.MultilabelClassifier, "labels_", "use classes_."),
+        (minibert.TextEncoder, "load", "use TextEncoder(folder)."),
+        (minibert.Tokenizer, "from_file", "use from_pretrained(path), which reads files as well."),
+        (minibert.Run, "load", "use Run.open(folder)."),
+    ],
+)
+def test_classes_answer_attributes_of_other_libraries(kind, name, advice):
+    with pytest.raises(AttributeError) as refused:
+        getattr(kind, name)
+    assert str(refused.value) == f"type object {kind.__name__!r} has no attribute {name!r}; {advice}"
+    with pytest.raises(AttributeError, match=f"^type object '{kind.__name__}' has no attribute 'xyzzy'$"):
+        kind.xyzzy  # noqa: B018
+
+
+def test_encodings_of_one_text_answer_attributes_as_others_do():
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ship"]
+    encoding = minibert.Tokenizer(pieces)("ship")
+    with pytest.raises(AttributeError, match="^'TextEncoding' object has no attribute 'to'; what is in it"):
+        encoding.to("cuda")
+    with pytest.raises(AttributeError, match="^'TextEncoding' object has no attribute 'xyzzy'$"):
+        encoding.xyzzy  # noqa: B018
+    assert encoding.ids.tolist() == [2, 5, 3]
+
+
+@pytest.mark.parametrize("name", FOREIGN_TASKS)
+def test_tasks_of_other_libraries_are_answered_with_ours(name):
+    assert FOREIGN_TASKS[name] in registry.TASKS
+    for given in (name, name.replace("-", "_").upper()):
+        with pytest.raises(InputError) as refused:
+            registry.create(given, {})
+        assert str(refused.value) == f"task={given!r} is not known; did you mean {FOREIGN_TASKS[name]}?"
 
 
 def test_a_missing_attribute_is_what_python_says_and_objects_can_be_copied():
@@ -185,7 +244,11 @@ def test_an_error_inside_a_property_is_shown_as_it_is():
         ("fit", "xyzzy", "leave it out."),
         ("predict", "batch_size", "texts are processed in batches of a few thousand tokens; leave it out."),
         ("predict_proba", "verbose", "give it to TextClassifier(...)."),
-        ("score", "sample_weight", METHOD_ARGUMENTS["sample_weight"]),
+        ("score", "sample_weight", "rows have no weights, so leave it out."),
+        ("fit", "texts", "did you mean X?"),
+        ("fit", "Y", "did you mean y?"),
+        ("predict", "return_all_scores", "predict_proba(X) has the probability of each class."),
+        ("explain", "target", "did you mean answer?"),
         ("evaluate", "yy", "did you mean y?"),
         ("explain", "answr", "did you mean answer?"),
         ("score", "sel", "leave it out."),
@@ -213,6 +276,15 @@ def test_an_argument_that_is_given_twice_is_refused():
         minibert.TextClassifier("a", model="b")
     with pytest.raises(TypeError, match="has no argument 'sel'; leave it out"):
         minibert.TextClassifier("a", sel=1)
+
+
+def test_an_argument_of_a_call_that_is_misspelt_is_answered_with_the_right_one():
+    with pytest.raises(TypeError, match=r"^load\(\) has no argument 'thread'; did you mean threads\?$"):
+        minibert.load("nowhere", thread=1)
+    with pytest.raises(
+        TypeError, match=r"^Tokenizer.from_pretrained\(\) has no argument 'lowercsae'; did you"
+    ):
+        minibert.Tokenizer.from_pretrained("nowhere", lowercsae=True)
 
 
 def test_other_wrong_arguments_and_errors_within_are_left_to_python():

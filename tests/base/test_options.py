@@ -103,6 +103,13 @@ def test_defaults_of_fine_tuning_are_its_own_and_the_same_in_estimators():
     assert (TUNED().keep, PretrainOptions().keep) == (1, 2)
 
 
+@pytest.mark.parametrize("kind", [PretrainOptions, TUNED])
+def test_attention_has_the_dropout_of_the_rest_unless_it_is_given_its_own(kind):
+    for given, attention in ((None, 0.3), (0.0, 0.0), (0.2, 0.2)):
+        rates = kind(dropout=0.3, attention_dropout=given).dropouts
+        assert rates == {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": attention}
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "given", "kept"),
     [

@@ -447,3 +447,26 @@ def readings(source):
             ):
                 found.append(node)
     return list(map(ast.unparse, found))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (gzip.compress(b"text"), "compressed by gzip; let its name end in .gz"),
+        (bz2.compress(b"text"), "compressed by bzip2; let its name end in .bz2"),
+        (lzma.compress(b"text"), "compressed by xz; let its name end in .xz"),
+        ("text".encode("utf-16"), "UTF-16; convert it"),
+        (b"%PDF-1.7", "a PDF; save its text"),
+        (b"PK\x03\x04", "a ZIP archive"),
+        (b"text with PK\x03\x04 and %PDF- in it", None),
+    ],
+    ids=["gzip", "bzip2", "xz", "UTF-16", "PDF", "ZIP", "text"],
+)
+def test_a_file_that_begins_like_another_format_is_refused_by_its_name(data, told, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    if told is None:
+        assert b"".join(byte_pieces(path)) == data
+        return
+    with pytest.raises(InputError, match=re.escape(f"a.txt is {told}")):
+        list(byte_pieces(path))

@@ -135,7 +135,7 @@ def test_verdict_of_races_that_did_not_end():
 def test_there_is_no_verdict_where_nothing_was_learned():
     theirs = [point(PEER, 0, 0.0, 5.0), point(PEER, 100, 1800.0, 5.01)]
     said = time_to_loss.text([*theirs, point(OURS, 10, 45.0, 5.0, -0.01)])
-    assert "has learned nothing" in said and "25%" not in said
+    assert "has learnt nothing" in said and "25%" not in said
 
 
 def test_figures_of_a_busy_machine_are_marked():

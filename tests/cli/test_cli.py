@@ -546,7 +546,7 @@ def test_vocab_stopped_while_learning_leaves_nothing(corpus, tmp_path, monkeypat
     learn_vocab = preparation.learn_vocab
 
     def learn(*arguments, objective, **options):
-        if objective == "frequency":  # the vocabulary itself is learned, its report is not written
+        if objective == "frequency":  # the vocabulary itself is learnt, its report is not written
             signal.raise_signal(sent)
         return learn_vocab(*arguments, objective=objective, **options)
 

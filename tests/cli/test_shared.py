@@ -25,6 +25,7 @@ from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 COMMANDS = commands()
 # What answers at once, or whose results are its progress.
 NO_PROGRESS = "classify compare export fill-mask gradcheck info score score-text show tag tokenize".split()
+NO_PROGRESS += ["verify"]
 
 
 def printed(capsys, *words):
@@ -80,10 +81,10 @@ def test_without_a_word_it_prints_its_help(capsys):
             "Did you mean --max-length?)",
         ),
         ("pretrain --lower-case", "minibert pretrain: --lower-case is not known here; see"),
-        ("pretrain --bf16", "(did you mean --dtype? Half precision is --dtype bfloat16.)"),
+        ("pretrain --bf16", "(did you mean --dtype bfloat16?)"),
         (
             "pretrain --epochs 3 --bf16",
-            "say; give one of them. Did you mean --dtype? Half precision is --dtype bfloat16.)",
+            "say; give one of them. Did you mean --dtype bfloat16?)",
         ),
         (
             "classify --model m --data films.csv --engin numpy",
@@ -132,11 +133,12 @@ def test_what_is_not_known_is_answered_with_what_may_be_meant(words, told, capsy
             "--engine cuda is not valid (did you mean jax?); choose from auto, numpy, cpp, numba, jax; see",
         ),
         ("pretrain --device cuda", "--device cuda is not valid (did you mean gpu?); choose from cpu, gpu"),
+        ("features --model m --out x --pool median", "--pool median is not valid; choose from cls, mean,"),
+        ("reproduce table9 --out x", "'table9' is not a table; choose from table1, table5,"),
         ("pretrain --optimizer adam", "--optimizer adam is not valid (did you mean adamw?)"),
         ("pretrain --dtype fp16", "--dtype fp16 is not valid (did you mean bfloat16?)"),
         ("export --model m --out x --dtype fp16", "--dtype fp16 is not valid (did you mean float16?)"),
         ("finetune --out x --sampling even", "--sampling even is not valid; give balanced; see"),
-        ("reproduce table --out x", "'table' is not a table (did you mean table8?); choose from table1, "),
         (
             "pretrain --steps 3 --minutes 4",
             "minibert pretrain: --steps and --minutes can't be given together; leave one out; see",
@@ -164,6 +166,12 @@ def test_a_value_that_cannot_be_is_answered_with_those_that_can(words, told, cap
             "predict --data my data.csv --model m --out y",
             "(put quotation marks around a value with spaces: --data 'my data.csv'); see",
         ),
+        (
+            "predict --data=my data.csv --model m --out y",
+            "'data.csv' is not expected here (put quotation marks around a value with spaces: --data "
+            "'my data.csv')",
+        ),
+        ("predict --data d --out y --model=my model", "around a value with spaces: --model 'my model')"),
         (
             "finetune classify films.csv --out x",
             "'films.csv' is not expected here (did you mean --data films.csv?)",
@@ -232,7 +240,7 @@ def test_pages_of_models_take_those_after_a_flag_too():
 
 
 def test_there_are_few_enough_commands_to_find_one():
-    assert len(COMMANDS) <= 22
+    assert len(COMMANDS) <= 24
 
 
 def flags_of(parser):
@@ -368,6 +376,38 @@ def test_there_is_no_completion_for_other_shells(capsys):
     assert "--print-completion fish is not valid; choose from bash, zsh;" in ends_badly(
         capsys, 2, "--print-completion", "fish"
     )
+
+
+# --quiet
+
+
+@pytest.mark.parametrize(
+    ("words", "function"),
+    [
+        ("extend --model m --out x --n 3", "pretraining.extension.extend"),
+        ("evaluate --model m", "pretraining.predict.evaluate"),
+        ("predict --model m --out x", "finetuning.run.predict"),
+    ],
+)
+def test_progress_is_shown_unless_it_should_be_quiet(words, function, tmp_path, monkeypatch):
+    class Enough(Exception):
+        pass
+
+    def note(*_, show, **__):
+        shown.append(show)
+        raise Enough
+
+    shown = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"minibert.{function}", note)
+    for flags in ([], ["--quiet"], ["--quiet", "--json"]):
+        with pytest.raises(Enough):
+            cli.main([*words.split(), *flags])
+    assert shown == [True, False, False]
+    if "predict" not in words:  # which shows its progress beside JSON
+        with pytest.raises(Enough):
+            cli.main([*words.split(), "--json"])
+        assert shown[-1] is False
 
 
 # --config

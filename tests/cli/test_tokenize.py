@@ -48,6 +48,14 @@ def test_columns_are_those_that_a_terminal_takes(text, columns):
     assert tokenize._columns(text) == columns
 
 
+@pytest.mark.parametrize("length", [59, 60, 61, 500])
+def test_of_a_long_word_sixty_characters_are_shown(vocab, capsys, length):
+    word = ("é" * 60 + "x" * 440)[:length]
+    [line] = [line for line in tokenized(capsys, "--vocab", vocab, f"the {word}").splitlines() if "é" in line]
+    assert line.split()[:3] == ["[UNK]", "1", f"4:{4 + length}"]
+    assert line.split()[3] == (word if length <= 60 else "é" * 60 + "…")
+
+
 def test_tokenize_prints_pieces_ids_and_offsets_in_columns(vocab, capsys):
     text = tokenized(capsys, "--vocab", vocab, "The Cafés: 中\x1b", "unaffable")
     assert (

@@ -255,3 +255,16 @@ def test_hostile_text_is_inert():
     page, read, _ = parts(animations.descent(bowl, (1.0, 1.0), (HOSTILE, "<b>"), steps=2))
     assert len(read.of("script")) == 2 and not read.of("img") and not read.of("b")
     assert read.of("svg")[0]["aria-label"].count("<b>") == 1
+
+
+def test_names_and_numbers_of_axes_stand_outside_of_the_plot():
+    panel = animations.Panel(40.0, 30.0, 200.0, 100.0, (0.0, 10.0), (-1.0, 1.0))
+    texts = [shape for shape in panel.axes("steps", "loss") if shape.tag == "text"]
+    below = [one for one in texts if one.attributes["y"] > 130 + 11]  # a line of letters under the plot
+    beside = [one for one in texts if one.attributes["x"] < 40 and one.attributes.get("text-anchor") == "end"]
+    above = [one for one in texts if one.attributes["y"] < 30]
+    assert {one.text for one in above} == {"loss"}
+    assert len(below) + len(beside) + len(above) == len(texts) and len(beside) >= 3
+    for text in below[:-1]:
+        assert text.attributes["x"] == pytest.approx(panel.x(float(text.text)))
+    assert below[-1].text == "steps" and below[-1].attributes["y"] > below[0].attributes["y"] + 11

@@ -179,6 +179,31 @@ def test_entries_are_counted_in_right_answers_too():
     assert of_answers(pairs[1::2]) == "The answer is wrong in every entry."
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (np.negative, "has the wrong sign"),
+        (np.zeros_like, "is zero everywhere"),
+        (abs, "has lost its signs"),
+        (lambda table: table[::-1], "order"),
+    ],
+)
+def test_what_is_so_in_one_question_only_is_not_named(change, says):
+    assert says in of_answers([(change(table), table) for table in TABLES])
+    others = [(RNG.standard_normal(table.shape), table) for table in TABLES[1:]]
+    assert says not in of_answers([(change(TABLES[0]), TABLES[0]), *others])
+
+
+def test_a_term_is_missing_only_if_it_is_the_same_in_every_question():
+    given = [{"x": RNG.standard_normal(table.shape)} for table in TABLES]
+    for factors, says in (((-1, -1, -1), "lacks the term x"), ((1, 1, 1), "has an extra term x")):
+        pairs = [(t + n * one["x"], t) for t, n, one in zip(TABLES, factors, given, strict=True)]
+        assert of_answers(pairs, given) == f"The answer {says}."
+    for factors in ((-1, 2, 3), (1, 2, -3), (3, -1, 1)):
+        pairs = [(t + n * one["x"], t) for t, n, one in zip(TABLES, factors, given, strict=True)]
+        assert "term x" not in of_answers(pairs, given) and "times x" not in of_answers(pairs, given)
+
+
 def test_where_entries_are_wrong_is_not_told_by_the_tolerance():
     right = [table * np.where(RNG.random(table.shape) < 0.4, 1e-12, 1.0) for table in TABLES]
     pairs = [(table * (1 + RNG.random(table.shape)), table) for table in right]

@@ -527,11 +527,11 @@ def test_a_split_holds_out_documents_evenly_and_never_too_few():
     assert [part.tolist() for part in split_documents(4)] == [[0, 2], [1, 3]]
     assert [part.tolist() for part in split_documents(2, next_sentence=False)] == [[0], [1]]
     assert [len(part) for part in split_documents(10, 0.99)] == [2, 8]
-    needed = "and 4 are needed: 2 to train on and 2 to hold out, as"
-    continuous = "layout='continuous' to have the text cut into documents"
+    needed = "and 4 are needed for next sentences: 2 to train on and 2 to hold out; give"
+    continuous = r"layout='continuous' \(the text is cut into documents\)"
     for text, advice in (
         ("0 documents", continuous),
-        ("1 document", f"layout='documents' to make each line of plain text one, or {continuous}"),
+        ("1 document", rf"layout='documents' \(each line is one\) or {continuous}"),
         ("3 documents", f"{continuous}, or set next_sentence=False"),
     ):
         with pytest.raises(InputError, match=rf"^The text is {text}, {needed} .* {advice}\.$"):

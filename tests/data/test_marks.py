@@ -2,6 +2,7 @@
 
 import pytest
 
+from minibert.data import marks
 from minibert.data.marks import MarkCounts
 from minibert.tokenizer import BasicTokenizer
 
@@ -22,11 +23,11 @@ JAPANESE = "がっこうでべんきょうをします"
     ],
 )
 def test_stripped_marks_are_warned_of(text, share, example):
-    marks = MarkCounts(BasicTokenizer())
-    marks.add(text)
-    marks.add("")
+    counts = MarkCounts(BasicTokenizer())
+    counts.add(text)
+    counts.add("")
     with pytest.warns(UserWarning, match=f"{share}% of the characters of the text lose a mark") as caught:
-        marks.warn()
+        counts.warn()
     assert example in str(caught[0].message)
     assert "keep_accents=True leaves marks where they are" in str(caught[0].message)
 
@@ -35,15 +36,25 @@ def test_stripped_marks_are_warned_of(text, share, example):
     "text", ["Où est l'été de cette année, demande la fille", "ASCII", "中文 한국어", ""]
 )
 def test_few_marks_are_not_worth_a_sentence(text, recwarn):
-    marks = MarkCounts(BasicTokenizer())
-    marks.add(f"{text} and a sentence of many letters behind it, in which there is no accent")
-    marks.warn()
+    counts = MarkCounts(BasicTokenizer())
+    counts.add(f"{text} and a sentence of many letters behind it, in which there is no accent")
+    counts.warn()
     assert not recwarn
 
 
 @pytest.mark.parametrize("rules", [{"lower_case": False}, {"strip_accents": False}])
 def test_kept_marks_are_not_warned_of(rules, recwarn):
-    marks = MarkCounts(BasicTokenizer(**rules))
-    marks.add(HINDI)
-    marks.warn()
+    counts = MarkCounts(BasicTokenizer(**rules))
+    counts.add(HINDI)
+    counts.warn()
     assert not recwarn
+
+
+@pytest.mark.parametrize(("plain", "warns"), [(1 << 24, True), ((1 << 24) + 1, False)])
+def test_marks_are_counted_until_sixteen_mebi_characters_are_read(plain, warns, recwarn, monkeypatch):
+    monkeypatch.setattr(marks, "MANY_MARKED", 0.0)
+    counts = MarkCounts(BasicTokenizer())
+    counts.add("a" * plain)
+    counts.add("é")
+    counts.warn()
+    assert len(recwarn) == warns

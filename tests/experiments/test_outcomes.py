@@ -8,6 +8,7 @@ from real_data import FIXTURES
 
 from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
+from minibert.experiments import runner
 from minibert.experiments.outcomes import measured, outcomes
 from minibert.experiments.verdicts import Outcomes
 from minibert.tasks.metrics.entities import chunks
@@ -103,3 +104,17 @@ def test_a_correlation_has_no_such_parts():
     assert outcomes(
         create("stsb"), [one._replace(label=1.0) for one in labelled()], [{"value": 1.0}] * 40
     ) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"failed": "No memory."}, "given up. No memory."),
+        ({"dev": Outcomes("mean", np.array([1.0, 0.0, 1.0, 1.0])).to_json()}, "75.0 on dev"),
+        ({"dev": Outcomes("mean", np.ones(4)).to_json(), "baseline": "lengths"}, "100.0 on dev by lengths"),
+        ({"loss": 1.23456}, "held-out loss 1.235"),
+        ({}, "done"),
+    ],
+)
+def test_what_became_of_a_cell_is_told(result, told):
+    assert runner._outcome(result) == told

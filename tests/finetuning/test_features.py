@@ -169,10 +169,16 @@ def test_bytes_are_texts_as_well(model, tokenizer):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"layers": "3"}, "layers='3' is not possible; give a number from -3 to 2, several"),
+        (
+            {"layers": "3"},
+            "layers='3' is not possible; give a number from -3 to 2 .-1 is the last layer., several",
+        ),
         ({"layers": "-1,2"}, "layers='-1,2' is not possible; give a number from -3"),
         ({"layers": "last"}, "layers='last' is not possible; give a number from -3"),
-        ({"layers": []}, r"layers=\[\] is not possible; give a number from -3 to 2, a list"),
+        (
+            {"layers": []},
+            r"layers=\[\] is not possible; give a number from -3 to 2 .-1 is the last layer., a list",
+        ),
         ({"pool": "sum"}, "pool='sum' is unknown; choose one of cls, mean, max, pooled, none"),
         (
             {"texts": ["rome", ("rome", "paris")]},

@@ -34,6 +34,25 @@ def test_narrower_models_learn_at_higher_rates(width, rate):
     assert FinetuneOptions("sst2", "d", "m").resolved(width).learning_rates == (rate,)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "epochs", "batch_size", "rate"),
+    [
+        (("mnli", "sst2", "cola", "squad1", "tag"), 3, 32, 5e-5),
+        (("squad2",), 2, 48, 5e-5),
+        (("swag", "hellaswag", "hellaswag-dev"), 3, 16, 2e-5),
+        (("ner",), 3, 2, 5e-5),  # windows over documents, of some 13 sentences each
+        (("stsb-similarity", "similarity"), 4, 16, 2e-5),  # these and the next as in sentence-transformers
+        (("similar-pairs",), 1, 64, 2e-5),
+    ],
+)
+def test_each_task_has_its_recipe(tasks, epochs, batch_size, rate):
+    for task in tasks:
+        options = FinetuneOptions(task, "d", "m").resolved(768)
+        assert (options.epochs, options.batch_size, options.learning_rate) == (epochs, batch_size, rate), task
+    frozen = FinetuneOptions("ner", "d", "m", feature_based="last").resolved(768)
+    assert (frozen.epochs, frozen.learning_rate) == (10, 1e-3)
+
+
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_sizes_of_the_paper_keep_its_rates(size):
     width = SIZES[size][1]

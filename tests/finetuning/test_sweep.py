@@ -16,7 +16,7 @@ from small_tasks import (
 )
 
 from minibert.base.errors import InputError, RunError
-from minibert.finetuning import predicting, running, sweep
+from minibert.finetuning import models, predicting, running, sweep
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, evaluate, finetune, predict
@@ -232,10 +232,7 @@ def test_predicting_in_small_chunks_changes_nothing(run, sst2, monkeypatch):
     examples = model.task.read(sst2, "dev")
     whole = list(predicting.predict_examples([model], examples))
     monkeypatch.setattr(predicting.chunks, "__defaults__", (7,))
-    outputs = type(model).outputs
-    monkeypatch.setattr(
-        type(model), "outputs", lambda self, features, **more: outputs(self, features, 30, **more)
-    )
+    monkeypatch.setattr(models, "TOKEN_BUDGET", 30)
     parts = list(predicting.predict_examples([model], examples))
     for one, other in zip(whole, parts, strict=True):
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)

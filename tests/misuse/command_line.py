@@ -153,6 +153,7 @@ minibert evaluate --model pretrained corpus.txt --data SST-2
 minibert predict --model tuned --data missing --out answers
 minibert predict --model tuned --out answers 'the film is funny'
 minibert predict --model tuned --out answers reviews.csv
+minibert predict --model tuned --data=my data.csv --out answers
 minibert predict --model pretrained --data SST-2 --out answers
 minibert predict --model tuned --data SST-2 --out answers.csv
 minibert predict --model tuned --data SST-2 --out tuned
@@ -202,6 +203,11 @@ minibert compare tuned
 minibert compare tuned pretrained
 minibert compare tuned model
 minibert compare tuned tuned
+minibert verify
+minibert verify nowhere
+minibert verify pretrained --replay 99
+minibert verify pretrained --replay first
+minibert verify tuned --replay 1
 minibert export --model tuned --out model
 minibert export --model tuned --out exported --format onnx
 minibert export --model tuned --out exported --format tensorflow --onnx

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from one_text import fill_masks
+from small_tasks import small_config
 from text_vectors import vectors_of
 
-from minibert import Bert, BertConfig, Tokenizer, hub
+from minibert import Bert, Tokenizer, hub
 from minibert.ask.scoring import score_texts
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.zero_shot import zero_shot
@@ -25,15 +26,7 @@ NLI = ("contradiction", "neutral", "entailment")
 
 def write_model(folder, head=PRETRAINING, labels=()):
     """A folder of a random model that knows `WORDS`; its weights are large, so that it has opinions."""
-    config = BertConfig(
-        vocab_size=len(SPECIAL_TOKENS) + len(WORDS),
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=32,
-        max_position_embeddings=24,
-        initializer_range=0.3,
-    )
+    config = small_config(vocab_size=len(SPECIAL_TOKENS) + len(WORDS), initializer_range=0.3)
     hub.save_hf(folder, config, initialise(config, 4, head=head), labels)
     Tokenizer([*SPECIAL_TOKENS, *WORDS]).save_pretrained(folder, config.P)
     return folder

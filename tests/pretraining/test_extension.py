@@ -16,7 +16,7 @@ from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
 from minibert.data.shards import store
 from minibert.model.params import Head, Parameters, initialise
-from minibert.pretraining import predict
+from minibert.pretraining import predict, whole_words
 from minibert.pretraining.extension import extend, report_text
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate_words
@@ -353,3 +353,21 @@ def test_whole_words_are_measured_alike_by_vocabularies_that_cut_them_differentl
         for one in ("flat", "out")
     )
     assert (long.words, long.bytes) == (short.words, short.bytes) and long.words > 100
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_whole_words_that_fit_are_masked_and_unknown_ones_only_read(before):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "ab", "##c", "d", "##é", "##f"])
+    words = [["ab", "##c"], ["d"], ["[UNK]"], ["d", "##é", "##f"]]
+    ids = [7] * before + [tokenizer.ids[piece] for word in words for piece in word]
+    borders, drawn = before + np.array([0, 2, 3, 4, 7]), np.array([0, 2, 3])
+    cls, sep, mask, unk = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.unk_id
+    for room, seen, rows, sizes in (
+        (7, [cls, mask, mask, 7, unk, mask, mask, mask, sep], [1, 2, 5, 6, 7], [3, 4]),
+        (6, [cls, mask, mask, 7, unk, sep], [1, 2], [3]),  # the last word would need one more
+    ):
+        guessed = []
+        found = whole_words._masked(tokenizer, np.array(ids), borders, drawn, room, guessed)
+        assert found.input_ids.tolist() == seen and guessed == sizes
+        assert found.masked_positions.tolist() == rows
+        assert found.masked_labels.tolist() == [ids[before + row - 1] for row in rows]

@@ -26,7 +26,7 @@ def novel(tmp_path):
 
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_one_document_is_refused_with_both_layouts_named(novel, tmp_path, next_sentence):
-    with pytest.raises(InputError, match="layout='documents' to make .*, or layout='continuous' to have"):
+    with pytest.raises(InputError, match="layout='documents' .* or layout='continuous' .the text is cut"):
         prepare_text(small_options(novel, next_sentence=next_sentence), tmp_path / "run", show=False)
 
 
@@ -34,7 +34,10 @@ def test_command_names_the_layouts_as_flags(novel, tmp_path, capsys):
     words = ["pretrain", str(novel), "--vocab-size", "120", "--steps", "1", "--out", str(tmp_path / "run")]
     assert cli.main([*words, "--quiet"]) == 2
     said = capsys.readouterr().err
-    assert "--layout documents to make each line of plain text one, or --layout continuous to have" in said
+    assert (
+        "--layout documents (each line is one) or --layout continuous (the text is cut into documents)"
+        in said
+    )
     assert not (tmp_path / "run").exists()
 
 

@@ -163,7 +163,9 @@ def test_default_folder_of_texts_has_a_short_name(documents, tmp_path, monkeypat
 
 def test_refused_texts_leave_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(minibert.InputError, match="The text is 1 document, and 4 are needed: 2 to train"):
+    with pytest.raises(
+        minibert.InputError, match="The text is 1 document, and 4 are needed for next sentences: 2"
+    ):
         minibert.pretrain(["The cat sleeps. The dog runs."], **SMALL)
     with pytest.raises(minibert.InputError, match="There is no file or folder 'corpus', and nothing"):
         minibert.pretrain(["corpus", "wiki"], **SMALL)
@@ -232,7 +234,7 @@ def test_card_and_page_call_texts_by_their_number(documents, tmp_path):
 def test_layout_is_that_of_each_text(tmp_path):
     text = write_corpus(tmp_path / "a.txt").read_text()
     whole = [" ".join(text.split())]  # one text of 288 sentences
-    with pytest.raises(minibert.InputError, match="layout='continuous' to have the text cut"):
+    with pytest.raises(minibert.InputError, match="layout='continuous' .the text is cut"):
         minibert.pretrain(whole, **SMALL, out=tmp_path / "refused")
     run = minibert.pretrain(whole, **SMALL, layout="continuous", out=tmp_path / "run")
     assert json.loads((run.folder / "shards" / "meta.json").read_text())["documents"] == 9
@@ -243,7 +245,7 @@ def test_advice_for_texts_is_not_that_for_files(tmp_path):
     with pytest.raises(minibert.InputError) as caught:
         minibert.pretrain(whole, **SMALL, layout="documents", out=tmp_path / "refused")
     said = str(caught.value)
-    assert "give more documents (texts of a list, rows of a table, lines of JSON, or parts of plain" in said
-    assert "layout='documents' to make each line of plain text one, or layout='continuous'" in said
+    assert "give more documents (in plain text, blank lines separate them)" in said
+    assert "layout='documents' (each line is one) or layout='continuous'" in said
     with pytest.warns(UserWarning, match="the texts follow one another, layout='continuous' joins them"):
         minibert.pretrain(TWO * 20, **SMALL | {"vocab_size": 60}, out=tmp_path / "run")

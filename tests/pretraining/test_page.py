@@ -151,9 +151,9 @@ def test_it_is_written_at_every_look_and_otherwise_by_the_clock(
 ):
     written = []
 
-    def write(self, status, report=None):
+    def write(self, status, *given):
         written.append(status)
-        return original(self, status, report)
+        return original(self, status, *given)
 
     original = RunPage.write
     monkeypatch.setattr(RunPage, "write", write)

@@ -1114,7 +1114,7 @@ def test_going_on_with_other_options_is_refused_before_anything_happens(run, cor
 
 @pytest.mark.parametrize(
     "text, message",
-    [("", "empty|no text"), ("One sentence.\nAnd another one.\n", "1 document, and 4 are needed: 2")],
+    [("", "empty|no text"), ("One sentence.\nAnd another one.\n", "1 document, and 4 are needed for next")],
 )
 def test_a_corpus_with_too_little_in_it_is_refused(tmp_path, text, message):
     (tmp_path / "text.txt").write_text(text)

@@ -112,11 +112,11 @@ def mutants(code: str) -> list[Mutant]:
     tree = ast.parse(code)
     found = {}
     for place, node in enumerate(ast.walk(tree)):
-        for new in _variants(node):
+        for new in variants(node):
             changed = copy.deepcopy(tree)
             target = list(ast.walk(changed))[place]
             try:
-                text = ast.unparse(ast.fix_missing_locations(_Replace(target, new).visit(changed)))
+                text = ast.unparse(ast.fix_missing_locations(Replaced(target, new).visit(changed)))
             except Exception:
                 continue
             if text != ast.unparse(tree):
@@ -129,7 +129,9 @@ def _line(code: str, node: Any) -> str:
     return code.splitlines()[node.lineno - 1].strip()
 
 
-class _Replace(ast.NodeTransformer):
+class Replaced(ast.NodeTransformer):
+    """Puts a node in another's place; nothing where there is none."""
+
     def __init__(self, target: ast.AST, new: ast.AST | None) -> None:
         self.target, self.new = target, new
 
@@ -139,7 +141,9 @@ class _Replace(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _variants(node: ast.AST) -> Iterator[ast.AST | None]:
+def variants(node: ast.AST) -> Iterator[ast.AST | None]:
+    """Yield what may stand in a node's place, each a small change; None deletes a statement."""
+
     def but(**fields: Any) -> Any:
         new = copy.deepcopy(node)
         for name, value in fields.items():
@@ -239,7 +243,7 @@ def without_a_term(code: str) -> list[Mutant]:
             place = list(ast.walk(tree)).index(node)
             changed = copy.deepcopy(tree)
             target = list(ast.walk(changed))[place]
-            changed = ast.fix_missing_locations(_Replace(target, copy.deepcopy(node.left)).visit(changed))
+            changed = ast.fix_missing_locations(Replaced(target, copy.deepcopy(node.left)).visit(changed))
             change = f"{ast.unparse(node)} -> {ast.unparse(node.left)}"
             found.append(Mutant(change, _line(code, node), ast.unparse(changed)))
     return found

@@ -45,6 +45,7 @@ SMALLER = [
     (r"--restarts \d", "--restarts 1"),
     (r"--save-every 1000", "--save-every 1"),
     (r"@1000", "@1"),
+    (r"--replay \d+", "--replay 2"),
     (r"@4000", "@2"),
     (r"\bminutes=[\d.]+", "steps=2"),
     (r"\bsteps=200\b", "steps=2"),
@@ -183,6 +184,7 @@ def write_data(folder: Path) -> None:
     text = (folder / "more.txt").read_bytes()
     (folder / "letters.txt.gz").write_bytes(gzip.compress(text[:2000]))
     (folder / "news.txt").write_text("The team won the cup.\nThe minister resigned.\n")
+    shutil.copy(ROOT / "tests/golden/hf_tiny.bin", folder / "pytorch_model.bin")
     (folder / "gaps.txt").write_text("The [MASK] sleeps.\nThe whale is in the [MASK].\n")
     (folder / "terms.txt").write_text("helicopter\nspacecraft\n")
     (folder / "rte.toml").write_text('task = "rte"\ndata = "glue"\nepochs = 1\nlearning_rates = [3e-5]\n')

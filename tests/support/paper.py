@@ -339,11 +339,11 @@ ROWS = (
     ),
     Row(
         "4-a", "“fine-tuning results on 11 NLP tasks”",
-        "tasks/registry.py:TASKS",
+        "tasks/registry.py:OFFICIAL",
         "tasks/test_tasks.py::test_the_eleven_tasks_of_the_paper_have_its_heads_classes_and_"
         "metrics[squad2-span-classes9-None-f1]",
-        '"squad2": TaskSpec("SQuAD 2.0: the same, where there may be none", "answering")',
-        '"squad2": TaskSpec("SQuAD 2.0: the same, where there may be none", "tagging")',
+        '"squad2": "SQuAD 2.0: the same, where there may be none"',
+        '"squad3": "SQuAD 2.0: the same, where there may be none"',
         note="All eleven are there, each a case of this test, and CoNLL-2003.",
     ),
     Row(

@@ -11,24 +11,26 @@ NAMES, PLACES = ("anna", "ben", "cleo", "dan"), ("paris", "rome", "oslo")
 OTHERS = (
     "the a is was lives in who where ? . and very here film book play song good fine dull bad poor".split()
 )
+WORDS = (*NAMES, *PLACES, *OTHERS)
 
 
-def write_vocabulary(folder: Path) -> Tokenizer:
-    """A tokenizer that knows all words of these files."""
-    tokenizer = Tokenizer([*SPECIAL_TOKENS, *NAMES, *PLACES, *OTHERS])
+def write_vocabulary(folder: Path, words=WORDS) -> Tokenizer:
+    """A tokenizer that knows some words, by default those of these files; Hugging Face reads it."""
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, *words])
     tokenizer.save_pretrained(folder)
     return tokenizer
 
 
-def write_model(folder: Path) -> Path:
+def write_model(folder: Path, words=WORDS, **more) -> Path:
     """An untrained BERT of two layers with that vocabulary."""
     config = BertConfig(
-        vocab_size=write_vocabulary(folder).vocab_size,
+        vocab_size=write_vocabulary(folder, words).vocab_size,
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=48,
         max_position_embeddings=64,
+        **more,
     )
     hub.save_hf(folder, config, initialise(config, seed=0))
     return folder

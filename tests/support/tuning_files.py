@@ -7,35 +7,22 @@ from pathlib import Path
 import small_entities
 from small_entities import NAMES, PLACES
 
-from minibert import Bert, BertConfig, Tokenizer
-from minibert.model.params import initialise
-from minibert.tokenizer import SPECIAL_TOKENS
+from minibert import Tokenizer
 
 GOOD, BAD = ("good", "fine", "great"), ("bad", "dull", "poor")
 THINGS = ("film", "book", "play", "song")
 OTHERS = ("the", "a", "is", "was", "lives", "in", "who", "where", "?", ".", "and", "very", "here")
+WORDS = (*NAMES, *PLACES, *GOOD, *BAD, *THINGS, *OTHERS)
 
 
 def write_vocabulary(folder: Path) -> Tokenizer:
-    """A tokenizer that knows all words of these files, in a folder that Hugging Face reads, too."""
-    tokenizer = Tokenizer([*SPECIAL_TOKENS, *NAMES, *PLACES, *GOOD, *BAD, *THINGS, *OTHERS])
-    tokenizer.save_pretrained(folder)
-    return tokenizer
+    """A tokenizer that knows all words of these files."""
+    return small_entities.write_vocabulary(folder, WORDS)
 
 
 def write_model(folder: Path) -> Path:
-    """An untrained BERT of two layers with that vocabulary."""
-    config = BertConfig(
-        vocab_size=write_vocabulary(folder).vocab_size,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=48,
-        max_position_embeddings=64,
-        initializer_range=0.2,  # wide, to learn in a few steps
-    )
-    Bert(config, initialise(config, seed=0)).save_pretrained(folder)
-    return folder
+    """An untrained BERT of two layers with that vocabulary; its weights are wide, to learn in a few steps."""
+    return small_entities.write_model(folder, WORDS, initializer_range=0.2)
 
 
 def write_data(folder: Path) -> Path:

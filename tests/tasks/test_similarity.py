@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +24,7 @@ from minibert.model.ops import Ops
 from minibert.model.params import Head, initialise
 from minibert.reports.results import measured_text
 from minibert.tasks import registry, similarity_losses
-from minibert.tasks.similarity import _ranked
+from minibert.tasks.similarity import _ranked, _word_vectors
 from minibert.tokenizer import Tokenizer
 
 HEADER = ("text", "second", "label")
@@ -184,6 +185,16 @@ def test_words_that_two_texts_share_are_what_a_model_is_compared_with():
     [scores] = registry.create("similar-pairs").baselines(apart).values()
     # "hen" shares no word with either second text, and "fox" alone is closer to "red fox" than "old fox".
     assert scores == {"accuracy": 0.0, "mrr": pytest.approx((1 / 2 + 1 / 1.5) / 2)}
+
+
+def test_rarer_words_weigh_more_and_single_letters_nothing():
+    examples = [TextExample("0", "red fox, red", "A fox", 1.0), TextExample("1", "old Hen", "", 1.0)]
+    (both, hens), (fox, nothing) = _word_vectors(examples)
+    red, fox_weight = 2 * (1 + math.log(5 / 2)), 1 + math.log(5 / 3)  # four texts: in one of them, in two
+    length = math.hypot(red, fox_weight)
+    assert both == pytest.approx({"red": red / length, "fox": fox_weight / length})
+    assert fox == pytest.approx({"fox": 1.0}) and nothing == {}
+    assert hens == pytest.approx({"old": math.sqrt(0.5), "hen": math.sqrt(0.5)})
 
 
 def test_scores_of_sts_b_become_cosines(tmp_path):

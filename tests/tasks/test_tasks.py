@@ -773,6 +773,25 @@ def test_sequence_level_heads_read_cls_and_token_level_heads_read_tokens(kind, r
     assert Head(kind, KINDS[kind].outputs or 2).pooled == (reads == "sequences")
 
 
+@pytest.mark.parametrize("reads_all", [True, False])
+@pytest.mark.parametrize("pooled", [True, False])
+def test_operations_of_fine_tuning_are_those_counted_by_hand(pooled, reads_all):
+    config, lengths = small_config(), np.array([4, 9, 20])
+    H, F, L, T = config.H, config.F, config.L, 33
+    rows = None if reads_all else np.array([1, 2, 1])
+    asking, pairs = (33, 4 * 4 + 9 * 9 + 20 * 20) if reads_all else (4, 4 + 2 * 9 + 20)
+
+    def layer(asking, pairs):
+        keys_and_values, queries_and_output = 2 * T * H * 2 * H, 2 * asking * H * 2 * H
+        return keys_and_values + queries_and_output + 2 * asking * 2 * H * F + 2 * pairs * 2 * H
+
+    layers = [layer(33, 4 * 4 + 9 * 9 + 20 * 20)] * (L - 1) + [layer(asking, pairs)]
+    head = 2 * 7 * H * 5 + (2 * 3 * H * H if pooled else 0)
+    for frozen in (None, *range(L + 1)):
+        expected = sum(layers) + 2 * sum(layers[frozen or 0 :]) + 3 * head
+        assert task_operations(config, lengths, rows, 7, 5, pooled, frozen) == expected
+
+
 def test_the_operations_of_a_step_are_those_of_pretraining_without_the_decoder():
     config, sizes = small_config(), np.array([4, 9, 20])
     none, one = np.zeros(3, int), np.ones(3, int)

@@ -351,6 +351,21 @@ def test_a_counter_in_c_holds_out_lines_of_a_positive_number_only():
             words.count_split(held_out, modulus, b"one line\n")
 
 
+@needs_c
+def test_counts_of_one_counter_in_c_are_added_to_those_of_another():
+    one, other = (native.Counter(BasicTokenizer(), 100) for _ in range(2))
+    one.count(b"a b a")
+    other.count(b"b c")
+    one.add(other)
+    for counter, words, counts in ((one, b"abc", [2, 2, 1]), (other, b"bc", [1, 1])):
+        found, borders, numbers = counter.export()
+        assert (bytes(found), borders.tolist(), numbers.tolist()) == (
+            words,
+            list(range(len(words) + 1)),
+            counts,
+        )
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("held_out", [0, 20])
 def test_a_stretch_without_white_space_has_a_longest_length(tmp_path, held_out):

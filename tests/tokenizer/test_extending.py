@@ -1,4 +1,4 @@
-"""Pieces that are learned for a vocabulary that there is, and which words these cut anew."""
+"""Pieces that are learnt for a vocabulary that there is, and which words these cut anew."""
 
 import numpy as np
 import pytest

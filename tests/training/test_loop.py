@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from minibert.model.ops import Ops
 from minibert.training.loop import (
     Interrupt,
     Loop,
+    memory_explained,
     prefetch,
     train,
 )
@@ -271,6 +273,28 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_reaches_the_weight
     ):
         train(Ops(), now, batches(), OfFunction(gradients), Loop(3, lambda step: 1e-3, tmp_path), log)
     assert (now.params.flat == before).all()
+
+
+@pytest.mark.parametrize("times", [None, 1, 2, 3, 5.5, 8])
+@pytest.mark.parametrize("accumulate", [1, 3, 8, 31])
+def test_without_memory_the_advice_is_the_least_doubling_that_fits(tmp_path, accumulate, times):
+    loop = Loop(1, lambda step: 1e-3, tmp_path, accumulate)
+    error = MemoryError("too much")
+    if times:
+        error.times = times
+    with pytest.raises(RunError) as caught, memory_explained(batch(0, sequences=32), loop):
+        raise error
+    advised = int(re.search(r"Try accumulate=(\d+),", str(caught.value))[1])
+    needed = accumulate * max(2, times or 2)
+    assert needed <= advised < 2 * needed or advised == 32 < needed
+    assert advised == 32 or (advised // accumulate).bit_count() == 1
+
+
+def test_without_memory_for_one_sequence_shorter_ones_are_advised(tmp_path):
+    loop = Loop(1, lambda step: 1e-3, tmp_path, 40)
+    sentence = "in 32 micro-batches of up to 1: .* Try shorter sequences, or"
+    with pytest.raises(RunError, match=sentence), memory_explained(batch(0, sequences=32), loop):
+        raise MemoryError
 
 
 def test_checkpoints_come_by_count_and_at_the_end_and_old_ones_go(tmp_path):

@@ -156,7 +156,7 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(None, message) from error
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is not one of the choices, naming the one that may be meant."""
+        """Refuse what is not one of the choices; list them, or name the one that may be meant."""
         choices = list(action.choices or ())
         if not choices or value in choices:
             return
@@ -165,11 +165,12 @@ class Parser(argparse.ArgumentParser):
         wrong = f"{flag_of_action(action)} {value} is not valid"
         if not action.option_strings:
             wrong = f"{value!r} is not a {str(action.metavar).lower()}"
-        wrong += _in_brackets(_suggestion(value, choices))
-        if not isinstance(action, argparse._SubParsersAction):  # --help lists the commands
-            verb = "choose from" if len(choices) > 1 else "give"
-            wrong += f"; {verb} {', '.join(map(str, choices))}"
-        self.error(wrong)
+        suggestion = _named_elsewhere(value, choices)
+        if isinstance(action, argparse._SubParsersAction):  # whose choices --help lists
+            suggestion = suggestion or did_you_mean(value, choices, cutoff=0.7)
+            self.error(wrong + _in_brackets(suggestion))
+        verb = "choose from" if len(choices) > 1 else "give"
+        self.error(f"{wrong}{_in_brackets(suggestion)}; {verb} {', '.join(map(str, choices))}")
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Exit with 2 because of words that the command does not take; say what may be meant.
@@ -195,21 +196,25 @@ class Parser(argparse.ArgumentParser):
         if instead := INSTEAD.get((self._command, flag)):
             return instead
         by_name: dict[str, str] = {}  # the flag for each name in Python
-        every_flag: list[str] = []
+        by_bare_name: dict[str, str] = {}  # hyphens would make all flags similar
         for action in self._actions:
             if action.help != SUPPRESS and action.option_strings:
-                every_flag += action.option_strings
+                by_bare_name |= {option.lstrip("-"): option for option in action.option_strings}
                 if action.const is not False:  # --cased, for lower_case, means the opposite
                     by_name[action.dest] = action.option_strings[0]
         name = flag.lstrip("-").replace("-", "_")
         if name in by_name:
             return f"did you mean {by_name[name]}?"
-        advice = advice_for(name, by_name)
-        return on_command_line(InputWarning(advice), self) or _suggestion(flag, every_flag)
+        if advice := advice_for(name, by_name):
+            return on_command_line(InputWarning(advice), self)
+        return did_you_mean(flag.lstrip("-"), by_bare_name, cutoff=0.7)
 
     def _advice_for_word(self, words: Sequence[str]) -> str:
         """Return what to do with words that are left over, without a flag among them."""
-        before = self._words[: self._words.index(words[0])]
+        typed: list[str] = []  # what was typed, with --flag=value as two words
+        for word in self._words:
+            typed += word.split("=", 1) if word.startswith("--") else [word]
+        before = typed[: typed.index(words[0])]
         flag, value = before[-2:] if len(before) > 1 else ("", "")
         action = self._option_string_actions.get(flag)
         given = [value, *words]
@@ -217,7 +222,7 @@ class Parser(argparse.ArgumentParser):
             return f"put commas between several values: {flag} {','.join(given)}"
         if "--data" in self._option_string_actions and os.path.exists(words[0]):
             return f"did you mean --data {shlex.quote(words[0])}?"
-        if "--data" not in self._words and (instead := INSTEAD.get((self._command, ""))):
+        if "--data" not in typed and (instead := INSTEAD.get((self._command, ""))):
             return instead
         if action and action.nargs is None and action.type is None:
             return f"put quotation marks around a value with spaces: {flag} {shlex.quote(' '.join(given))}"
@@ -240,13 +245,12 @@ def _in_brackets(advice: str) -> str:
     return f" ({advice})" if advice else ""
 
 
-def _suggestion(word: str, names: Iterable[str]) -> str:
-    """Ask whether one of some names was meant: its meaning elsewhere, or the nearest; "" if there is none."""
-    by_bare_name = {name.lstrip("-"): name for name in names}  # hyphens would make all flags similar
+def _named_elsewhere(word: str, choices: Iterable[str]) -> str:
+    """Ask whether a choice was meant that other programs call by this word; "" if there is none."""
     for name in ELSEWHERE.get(word, ()):
-        if name.partition(" ")[0] in by_bare_name:
+        if name.partition(" ")[0] in choices:
             return f"did you mean {name}?"
-    return did_you_mean(word.lstrip("-"), by_bare_name, cutoff=0.7)
+    return ""
 
 
 class PrintCompletion(argparse.Action):

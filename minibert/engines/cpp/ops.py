@@ -42,13 +42,13 @@ class CppOps(CppPrimitives):
 
     Parameters
     ----------
-    threads : int
+    threads : int, default 1
         Threads of the kernels' own pool. Results have the same bits for any number.
     isa : str
         The instruction set, by name; "", the default, for that of MINIBERT_ISA or else the fastest.
     fuse : bool
         Whether whole blocks have kernels (the default), or only operations.
-    dtype : str
+    dtype : str, default "float32"
         "bfloat16" to round the operands of matrix products; anything else leaves them float32.
 
     Raises

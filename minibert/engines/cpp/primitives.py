@@ -78,11 +78,11 @@ class CppPrimitives(Ops):
 
     Parameters
     ----------
-    threads : int
+    threads : int, default 1
         Threads of the kernels' own pool. Results have the same bits for any number.
     isa : str
         The instruction set, by name; "", the default, for that of MINIBERT_ISA or else the fastest.
-    dtype : str
+    dtype : str, default "float32"
         "bfloat16" to round the operands of matrix products; anything else leaves them float32.
 
     Raises
@@ -162,8 +162,8 @@ class CppPrimitives(Ops):
         ----------
         weight : (K,N) float32
             The right operand of many later products; an array of another kind is ignored.
-        int8 : bool
-            Whether to quantize the copy, which needs a processor with instructions for it (`has_int8`).
+        int8 : bool, default False
+            Whether to quantise the copy, which needs a processor with instructions for it (`has_int8`).
         """
         if _matrices(weight):
             self._run.keep(weight, int8)
@@ -441,11 +441,11 @@ class CppPrimitives(Ops):
             Queries, keys and values; those of one token may be parts of one longer row.
         cu_seqlens : (S+1,) int32
             Where sequences begin.
-        causal : bool
+        causal : bool, default False
             Whether a token attends only to itself and the tokens before it.
         drop : Dropout or None
             The source of dropout on the probabilities; None, the default, for none.
-        site : int
+        site : int, default 0
             The dropout site: a number that identifies this place in the network.
 
         Returns

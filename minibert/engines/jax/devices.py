@@ -100,7 +100,7 @@ def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES
     ----------
     dtype : str
         The type of the operands.
-    seconds : float
+    seconds : float, default 0.5
         How long to measure at each size. Once one call takes longer, larger sizes are left out.
     sides : tuple of int
         The numbers of rows to try; `SIDES` by default.

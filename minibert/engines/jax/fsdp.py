@@ -138,7 +138,7 @@ class Layout(NamedTuple):
         ----------
         local : (n,) array
             One device's row of a spread buffer.
-        zeros : bool
+        zeros : bool, default False
             Whether these are accumulators that are still zero, of which only the shapes are used.
 
         Returns

@@ -49,9 +49,9 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         that type between sublayers; sums, statistics, losses and weights are float32.
     devices : int or None
         How many devices to train on; None, the default, for all that JAX sees.
-    shard : bool
+    shard : bool, default False
         Whether parameters and moments are spread over the devices; the option `fsdp` of `registry.create`.
-    recompute : bool
+    recompute : bool, default False
         Whether only the input of each layer is kept for backward: less memory for a third more arithmetic.
         `shard` implies it.
 
@@ -620,11 +620,11 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
             Queries, keys and values.
         cu_seqlens : Borders or (S+1,) integers
             Where sequences begin. Given plain integers, this falls back to the reference.
-        causal : bool
+        causal : bool, default False
             Whether a token attends only to itself and the tokens before it.
         drop : Dropout or None
             The source of dropout on the probabilities; None, the default, for none.
-        site : int
+        site : int, default 0
             The dropout site: a number that identifies this place in the network.
 
         Returns

@@ -46,7 +46,7 @@ class RecurrentOverRows(Ops):
             The bias of the gates, one for input and previous output together.
         cu_seqlens : Borders or (S+1,) integers
             Where sequences begin. Given plain integers, this falls back to the reference.
-        reverse : bool
+        reverse : bool, default False
             Whether sequences are read from their end.
 
         Returns

@@ -3,7 +3,7 @@
 The twin of `core/step.py`. Training is data parallel: every device has a part of the batch, all have the same
 parameters, and one sum over the devices makes the gradients those of the whole batch. With `shard`,
 parameters and moments are spread as well (Rajbhandari et al. 2020, "ZeRO", stage 3): a device keeps its piece
-of every layer, and a layer is gathered when it is computed, and again in the backward pass. What is learned
+of every layer, and a layer is gathered when it is computed, and again in the backward pass. What is learnt
 does not depend on the number of devices.
 """
 

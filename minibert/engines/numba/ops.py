@@ -53,7 +53,7 @@ class NumbaOps(Ops):
 
     Parameters
     ----------
-    threads : int
+    threads : int, default 1
         How many threads share the rows of an operation. They also call the matrix library, which gets one
         thread a call.
     """
@@ -314,11 +314,11 @@ class NumbaOps(Ops):
             Queries, keys and values; those of one token may be parts of one longer row.
         cu_seqlens : (S+1,) integers
             Where sequences begin.
-        causal : bool
+        causal : bool, default False
             Whether a token attends only to itself and the tokens before it.
         drop : Dropout or None
             The source of dropout on the probabilities; None, the default, for none.
-        site : int
+        site : int, default 0
             The dropout site: a number that identifies this place in the network.
 
         Returns

@@ -274,15 +274,13 @@ class FeatureTagger:
         asked.bounds = sentence_bounds(examples)
         return asked
 
-    def outputs(self, features: Asked, budget: int = 0, done: Done = nothing) -> list[np.ndarray]:
+    def outputs(self, features: Asked, done: Done = nothing) -> list[np.ndarray]:
         """Compute the scores of each window's words.
 
         Parameters
         ----------
         features : Asked
             Windows that the method `features` made.
-        budget : int
-            Not used; `Finetuned.outputs` has it.
         done : callable
             Called with the number of tokens after each batch.
 

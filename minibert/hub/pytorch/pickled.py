@@ -25,7 +25,7 @@ MOST_VIEWS = 4  # of each stored number, on average; tied weights have two
 PICKLE_LIMIT = 1 << 20  # bytes; the pickle of a BERT-large has some 60,000
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # at the beginning of the older layout
 # zipfile raises RuntimeError for passwords and for unknown compression methods.
-_DAMAGED = (ValueError, LookupError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile)
+DAMAGED = (ValueError, LookupError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile)
 _FLOATS = ("<f4", "<f8", "<f2", BFLOAT16)
 
 Read = tuple[dict[str, np.ndarray], dict[str, str]]
@@ -66,7 +66,7 @@ def read_pickled(path: Path) -> Read:
         what = f"{error}, which stored tensors do not need and may be hostile; nothing of it was run"
         advice = "get the model as model.safetensors, or from somebody you trust."
         raise InputError(f"{path} {what}: {advice}") from error
-    except _DAMAGED as error:
+    except DAMAGED as error:
         what = f"is damaged or no dictionary of tensors ({str(error)[:200]})"  # some quote all of it
         raise InputError(f"{path} {what}; copy or save it again.") from error
 

@@ -66,14 +66,14 @@ class _Name(NamedTuple):
     dtype: str = ""  # of a storage
 
 
-_ALLOWED = {
+ALLOWED = {
     ("collections", "OrderedDict"): _Name("dictionary"),
     ("torch", "Size"): _Name("size"),
     ("torch._utils", "_rebuild_tensor_v2"): _Name("tensor"),
     ("torch._utils", "_rebuild_parameter"): _Name("parameter"),
 }
 for _module in ("torch", "torch.cuda"):
-    _ALLOWED |= {(_module, name): _Name("storage", dtype) for name, dtype in _STORAGES.items()}
+    ALLOWED |= {(_module, name): _Name("storage", dtype) for name, dtype in _STORAGES.items()}
 
 
 class Machine:
@@ -215,9 +215,9 @@ def _allowed(module: Any, name: Any) -> _Name:
     """Return the placeholder for a name that tensors need; raise Hostile for any other."""
     if type(module) is not str or type(name) is not str:
         raise Hostile("asks for something without a name")
-    if (module, name) not in _ALLOWED:
+    if (module, name) not in ALLOWED:
         raise Hostile(f"asks for {short(f'{module}.{name}')}")
-    return _ALLOWED[module, name]
+    return ALLOWED[module, name]
 
 
 def _rebuilt(name: Any, arguments: Any) -> Any:

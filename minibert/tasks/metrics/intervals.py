@@ -113,7 +113,6 @@ def interval(
     n: int,
     lowest: float = 0.0,
     seed: int = 0,
-    draws: int = 1000,
     level: float = 0.95,
 ) -> Interval:
     """Return the confidence interval of a metric over examples of the same kind as these.
@@ -129,8 +128,6 @@ def interval(
         Lowest value of the metric, such as -1 for correlations; the highest is 1.
     seed : int, default 0
         Seed of the draws, see `bootstrap`.
-    draws : int, default 1000
-        How many samples to draw, see `bootstrap`.
     level : float, default 0.95
         The share of the draws that the interval holds, see `bootstrap`.
 
@@ -147,7 +144,7 @@ def interval(
     if isinstance(statistic, Mean) and statistic.is_share and n > 0:
         right = int(statistic.values.sum())
         return Interval(*wilson(right, n, level), WILSON)
-    ends = bootstrap(statistic, n, seed, draws, level)
+    ends = bootstrap(statistic, n, seed, level=level)
     return _not_a_point(*ends, n, (lowest, 1.0), 1.0 - lowest, level)
 
 
@@ -156,11 +153,8 @@ def paired_interval(
     b: Statistic,
     n: int,
     lowest: float = 0.0,
-    seed: int = 0,
-    draws: int = 1000,
-    level: float = 0.95,
 ) -> Interval:
-    """Return the confidence interval of the difference a - b of two metrics on the same examples.
+    """Return the 95% confidence interval of the difference a - b of two metrics on the same examples.
 
     It is that of `paired_bootstrap`. If all samples have the same difference, it is as wide as Wilson's for
     as many examples that are all alike.
@@ -173,12 +167,6 @@ def paired_interval(
         How many examples there are.
     lowest : float, default 0
         Lowest value of each metric; the highest is 1.
-    seed : int, default 0
-        Seed of the draws, see `bootstrap`.
-    draws : int, default 1000
-        How many samples to draw, see `bootstrap`.
-    level : float, default 0.95
-        The share of the draws that the interval holds, see `bootstrap`.
 
     Returns
     -------
@@ -190,9 +178,9 @@ def paired_interval(
     InputError
         For the same reasons as `bootstrap`.
     """
-    ends = paired_bootstrap(a, b, n, seed, draws, level)
+    ends = paired_bootstrap(a, b, n)
     whole = 1.0 - lowest
-    return _not_a_point(*ends, n, (-whole, whole), whole, level)
+    return _not_a_point(*ends, n, (-whole, whole), whole)
 
 
 def _not_a_point(
@@ -201,7 +189,7 @@ def _not_a_point(
     n: int,
     bounds: tuple[float, float],
     whole: float,
-    level: float,
+    level: float = 0.95,
 ) -> Interval:
     """Return the bootstrap's interval or, if that is a point, a wider one around it, within the bounds."""
     if not high - low <= 1e-12 * whole:  # also where they are not-a-number

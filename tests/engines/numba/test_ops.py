@@ -297,6 +297,12 @@ def test_ranges_cover_every_row_once(many_ranges):
             assert [row for begin, end in ranges for row in range(begin, end)] == list(range(count))
     work = np.array([1, 300, 2, 2, 99, 5, 1])
     assert [task for begin, end in numba_jit.cut_tasks(work) for task in range(begin, end)] == list(range(7))
+    assert numba_jit.cut_tasks(np.full(10, 40)) == [
+        (0, 3),
+        (3, 5),
+        (5, 8),
+        (8, 10),
+    ]  # borders at 100, 200, 300
 
 
 @pytest.mark.thorough

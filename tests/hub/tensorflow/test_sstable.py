@@ -82,6 +82,58 @@ def test_tables_with_impossible_keys_are_refused(entries):
         sstable.read_table(table(entries))
 
 
+def test_a_key_may_have_4096_bytes_and_blocks_may_be_empty():
+    entries = [(b"a" * 4095, b"x"), (b"a" * 4096, b"y")]
+    assert sstable.read_table(table(entries)) == dict(entries)
+    with pytest.raises(ValueError, match="an entry is longer than it can be"):
+        sstable.read_table(table([*entries, (b"a" * 4097, b"z")]))
+    assert sstable.read_table(table([])) == {}
+
+
+def test_a_file_and_its_entries_unfolded_may_be_as_long_as_the_limit(monkeypatch):
+    assert sstable.LIMIT == 4 << 20
+    entries = [
+        (b"a" * 500 + b"%03d" % number, b"x") for number in range(40)
+    ]  # written without what keys share
+    data, unfolded = table(entries), sum(len(key) + len(value) for key, value in entries)
+    for limit, refusal in (
+        (len(data), "more than any index$"),
+        (unfolded, "unfolds to more than any index has"),
+    ):
+        monkeypatch.setattr(sstable, "LIMIT", limit)
+        if limit == unfolded:
+            assert sstable.read_table(data) == dict(entries)
+        monkeypatch.setattr(sstable, "LIMIT", limit - 1)
+        with pytest.raises(ValueError, match=refusal):
+            sstable.read_table(data)
+
+
+@pytest.mark.parametrize("value", [0, 127, 128, 300, 2**32, 2**63, 2**64 - 1])
+def test_whole_numbers_are_read_up_to_64_bits_wherever_they_stand(value):
+    stored = bundle_writer.varint(value)
+    assert sstable.read_varint(b"\x80" + stored + b"\1", 1) == (value, 1 + len(stored))
+    with pytest.raises(ValueError, match="a number does not end"):
+        sstable.read_varint(stored[:-1] + bytes([stored[-1] | 128]), 0)
+
+
+def test_whole_numbers_of_more_than_64_bits_are_refused():
+    for data in (bundle_writer.varint(2**64), b"\x80" * 10 + b"\0"):
+        with pytest.raises(ValueError, match="a number does not end"):
+            sstable.read_varint(data, 0)
+
+
+def test_fields_of_each_kind_are_read_with_their_numbers():
+    message = bundle_writer.field(1, 300) + bundle_writer.field(20, b"text")
+    message += bundle_writer.varint(3 * 8 + 1) + bytes(range(1, 9))  # eight bytes
+    message += bundle_writer.varint(4 * 8 + 5) + bytes(range(1, 5))  # four
+    expected = [(1, 300), (20, b"text"), (3, 0x0807060504030201), (4, 0x04030201)]
+    assert list(sstable.fields(message)) == expected
+    with pytest.raises(ValueError, match="a field is longer than its message"):
+        list(sstable.fields(message[:-1]))
+    with pytest.raises(ValueError, match="a field has the unknown wire type 3"):
+        list(sstable.fields(bundle_writer.varint(5 * 8 + 3)))
+
+
 # What is refused
 
 

@@ -1,0 +1,156 @@
+"""List what a pickle asks for, without unpickling it: every name that it would import, and so may call.
+
+A pickle is a program for a stack machine. The listing follows the stack of that machine by the table of its
+instructions in `pickletools`, keeps only the strings on it, from which names are made, and runs nothing.
+"""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from pickletools import genops, markobject
+from typing import Any, NamedTuple
+
+from minibert.base.errors import InputError
+from minibert.base.files import open_file
+from minibert.hub.pytorch.pickled import DAMAGED, MAGIC
+from minibert.hub.pytorch.unpickling import ALLOWED
+
+LARGEST = 1 << 26  # bytes of a pickle that are read; that of a BERT-large has some 60,000
+MOST_INSTRUCTIONS = 1 << 20  # in a file
+MOST_MEMBERS = 16  # pickles in an archive
+COMPUTED = "a name that is computed"  # so that it can't be told without running the pickle
+OWN = {f"{module}.{name}" for module, name in ALLOWED}  # names that stored tensors need
+
+
+class Listing(NamedTuple):
+    """What the pickles in a file ask for."""
+
+    names: tuple[str, ...]  # in the order of the file, each once
+    unread: str = ""  # why a part of the file is not listed; "" if all of it is
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """Return the names that stored tensors do not need."""
+        return tuple(name for name in self.names if name not in OWN)
+
+
+def list_names(path: Path) -> Listing:
+    """List the names that unpickling a file would import.
+
+    Parameters
+    ----------
+    path : Path
+        A pickle, or a file of `torch.save` in either layout.
+
+    Returns
+    -------
+    Listing
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or is not a pickle.
+    """
+    found = _Names()
+    unread = ""
+    try:
+        with open_file(path) as file:
+            is_archive = file.read(4) == b"PK\x03\x04"
+            file.seek(0)
+            pickles = _members(file) if is_archive else iter([file.read(LARGEST + 1)])
+            for data in pickles:
+                found.add_all(data)
+    except InputError:  # already says what the file is
+        raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file.") from error
+    except DAMAGED as error:
+        unread = str(error)[:200]
+    if not found.instructions:
+        raise InputError(f"{path} is not a pickle ({unread or 'it holds none'}); give one of torch.save.")
+    return Listing(tuple(found.names), unread)
+
+
+def _members(file: Any) -> Iterator[bytes]:
+    """Yield the beginnings of the pickles in an archive, which may unfold to any size."""
+    with zipfile.ZipFile(file) as archive:
+        members = [member for member in archive.infolist() if member.filename.endswith(".pkl")]
+        for member in members[:MOST_MEMBERS]:
+            with archive.open(member) as opened:
+                yield opened.read(LARGEST + 1)
+        if len(members) > MOST_MEMBERS:
+            raise ValueError(f"it has {len(members):,} pickles")
+
+
+class _Names:
+    """The names in some pickles; ValueError says why the rest of one can't be told."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.instructions = 0
+
+    def add_all(self, data: bytes) -> None:
+        """Add the names of the pickles that follow one another in some bytes.
+
+        PyTorch's older layout has five, and then numbers; of others, those count that are complete.
+        """
+        file = io.BytesIO(data)
+        n_read = 5 if data[2:].startswith(b"\x8a\x0a" + MAGIC.to_bytes(10, "little")) else 1
+        number = 0
+        while file.tell() < len(data):
+            number += 1
+            before = dict(self.names)
+            try:
+                self._add(file)
+            except ValueError as error:
+                if number > n_read:  # numbers, or something else that no pickle is
+                    self.names = before
+                    return
+                if len(data) > LARGEST:
+                    raise ValueError(f"it has more than {LARGEST >> 20} MiB") from error
+                raise
+
+    def _add(self, file: io.BytesIO) -> None:
+        """Add the names of one pickle, up to where it is damaged."""
+        stack: list[Any] = []
+        memo: dict[Any, Any] = {}
+        for opcode, argument, _ in genops(file):
+            self.instructions += 1
+            if self.instructions > MOST_INSTRUCTIONS:
+                raise ValueError(f"it has more than {MOST_INSTRUCTIONS:,} instructions")
+            name = opcode.name
+            if name in ("GLOBAL", "INST"):
+                self.names[str(argument).replace(" ", ".", 1)] = None
+            elif name == "STACK_GLOBAL":
+                parts = stack[-2:]
+                is_plain = len(parts) == 2 and all(type(part) is str for part in parts)
+                self.names[".".join(parts) if is_plain else COMPUTED] = None
+            elif name.startswith("EXT"):
+                self.names[f"number {argument} of copyreg's registry"] = None
+            elif name == "MEMOIZE":
+                memo[len(memo)] = stack[-1] if stack else None
+            elif name.endswith("PUT"):
+                memo[argument] = stack[-1] if stack else None
+            _move(stack, opcode, memo.get(argument) if name.endswith("GET") else argument)
+
+
+def _move(stack: list[Any], opcode: Any, value: Any) -> None:
+    """Do to a stack what an instruction does, with `value` as what it pushes; other results are None."""
+    if opcode.name == "MEMOIZE":
+        return
+    if opcode.name == "DUP":
+        stack.extend(stack[-1:])
+        return
+    taken = opcode.stack_before
+    if markobject in taken:
+        while stack and stack.pop() is not markobject:
+            pass
+        taken = taken[: taken.index(markobject)]
+    if taken:
+        del stack[-len(taken) :]
+    if opcode.name == "MARK":
+        stack.append(markobject)
+        return
+    is_value = not taken and len(opcode.stack_after) == 1 and markobject not in opcode.stack_before
+    stack.extend([value if is_value else None] * len(opcode.stack_after))

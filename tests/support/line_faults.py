@@ -1,0 +1,159 @@
+"""One-line faults in the sources of the package: where one can be, what it changes, and the file that has it.
+
+The operators are those of the course, which spoil solutions of exercises, and a few for calls and branches.
+Words are no fault: strings that are shown, docstrings and annotations stay as they are; a number or a
+condition within a message does not. What is never run, because only type checkers read it, is left out.
+"""
+
+import ast
+import copy
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import course
+from paths import PACKAGE, TESTS
+
+EQUIVALENT = TESTS / "equivalent_mutants.md"
+SWAPPED_CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+KINDS = {
+    ast.BinOp: "arithmetic",
+    ast.BoolOp: "and/or",
+    ast.Compare: "comparison",
+    ast.Constant: "constant",
+    ast.If: "other branch",
+    ast.IfExp: "other branch",
+    ast.While: "other branch",
+    ast.UnaryOp: "not or sign",
+}
+
+
+class Fault(NamedTuple):
+    """A change of one place in a file of the package."""
+
+    file: str  # from the package's folder on
+    line: int
+    operator: str
+    before: str
+    after: str
+    source: str  # the whole file with the fault
+
+    @property
+    def entry(self) -> str:
+        """Return how it is named in the list of equivalent mutants, wherever its line is."""
+        return f"{self.file}: `{self.before} -> {self.after}`"
+
+    @property
+    def room(self) -> str:
+        """Return the room that it lies in."""
+        return self.file.partition("/")[0] if "/" in self.file else "minibert"
+
+
+class Place(NamedTuple):
+    """A node of a file that an operator fits."""
+
+    key: str  # its line: the file, the text, and how often that was there before
+    node: Any
+    whole: Any  # what is written anew: the node, or the f-string around it
+
+
+def variants(node: ast.AST) -> Iterator[ast.AST | None]:
+    """Yield what may stand in a node's place, each a small change; None deletes a statement."""
+    yield from course.variants(node)
+    if isinstance(node, ast.Call):
+        name, two = ast.unparse(node.func), node.args[:2]
+        if name in SWAPPED_CALLS:
+            yield ast.Call(ast.Name(SWAPPED_CALLS[name], ast.Load()), node.args, node.keywords)
+        if len(two) == 2 and type(two[0]) is type(two[1]) and name != "isinstance":  # others fail at once
+            yield ast.Call(node.func, [*reversed(two), *node.args[2:]], node.keywords)
+    elif isinstance(node, ast.If | ast.While) and not isinstance(node.test, ast.Compare | ast.UnaryOp):
+        yield ast.UnaryOp(ast.Not(), node.test)
+    elif isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name | ast.Tuple):
+        yield None  # what is stored elsewhere is not
+
+
+def operator(node: ast.AST, new: ast.AST | None) -> str:
+    """Return the name of a change."""
+    if new is None:
+        return "statement deleted"
+    if isinstance(node, ast.Call):
+        return "arguments swapped" if node.args != new.args else "min/max"  # type: ignore[attr-defined]
+    return KINDS.get(type(node), "order")
+
+
+def places(file: str, source: str) -> Iterator[Place]:
+    """Yield the places of a file."""
+    lines, seen, keys = source.splitlines(), Counter[str](), []
+    for line in lines:
+        keys.append(f"{file} {line.strip()} {seen[line.strip()]}")
+        seen[line.strip()] += 1
+
+    def look(node: Any, whole: Any) -> Iterator[Place]:
+        if hasattr(node, "lineno") and next(variants(node), node) is not node:
+            yield Place(keys[node.lineno - 1], node, whole or node)
+        for name, value in ast.iter_fields(node):
+            if name in ("annotation", "returns", "format_spec", "type"):  # the last: types that are caught
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST) and not _is_for_checkers(child):
+                    yield from look(child, whole or (node if isinstance(node, ast.JoinedStr) else None))
+
+    yield from look(ast.parse(source), None)
+
+
+def _is_for_checkers(node: ast.AST) -> bool:
+    """Tell whether this is never run."""
+    if isinstance(node, ast.FunctionDef):
+        return "overload" in [ast.unparse(one) for one in node.decorator_list]
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def planted(file: str, source: str, place: Place, new: Any) -> Fault | None:
+    """Return a fault with the file that has it; None if that would not compile, or would be the same."""
+    node = place.node
+    target = node.test if isinstance(node, ast.If | ast.While) and new is not None else node
+    after = "nothing" if new is None else ast.unparse(new)
+    text = "pass" if new is None else f"({after})"
+    written = target
+    if place.whole is not node:
+        written = place.whole
+        own = copy.deepcopy(written, {id(target): target})
+        text = ast.unparse(course.Replaced(target, new).visit(own))
+    code = source.encode()
+    lines = code.splitlines(keepends=True)
+    begin = sum(map(len, lines[: written.lineno - 1])) + written.col_offset
+    end = sum(map(len, lines[: written.end_lineno - 1])) + written.end_col_offset
+    changed = (code[:begin] + text.encode() + code[end:]).decode()
+    try:
+        if ast.dump(ast.parse(changed)) == ast.dump(ast.parse(source)):
+            return None
+    except SyntaxError:
+        return None
+    return Fault(file, node.lineno, operator(node, new), ast.unparse(target), after, changed)
+
+
+def faults(count: int, seed: int) -> Iterator[Fault]:
+    """Yield faults of `count` lines of the package, one of each, in an order of the lines that is the seed's.
+
+    The place of a line in that order depends on its own text only, so the sample stays the same when other
+    lines change, and a larger count goes on with it.
+    """
+    sources, lines = {}, {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        file = path.relative_to(PACKAGE).as_posix()
+        sources[file] = path.read_text("utf-8")
+        for place in places(file, sources[file]):
+            lines.setdefault(place.key, []).append((file, place))
+    draws = {key: random.Random(f"{seed} {key}") for key in lines}
+    equivalent, found = EQUIVALENT.read_text("utf-8"), 0
+    for key in sorted(lines, key=lambda key: draws[key].random()):
+        possible = [(file, place, new) for file, place in lines[key] for new in variants(place.node)]
+        draws[key].shuffle(possible)
+        made = (planted(file, sources[file], place, new) for file, place, new in possible)
+        fault = next((one for one in made if one and one.entry not in equivalent), None)
+        if fault:
+            yield fault
+            found += 1
+            if found == count:
+                return

@@ -1,0 +1,294 @@
+"""Plant one-line faults in all rooms of the package, and count how many of them the quick tests notice.
+
+    python tests/support/mutants.py --count 100 --seed 1              lines of the whole package
+    python tests/support/mutants.py --count 400 --rooms api,tasks     those of 400 that lie in these rooms
+    python tests/support/mutants.py --count 100 --summary             what has been counted so far
+
+The seed chooses the lines and their faults (`line_faults`). They are planted in a copy of the working tree.
+A mutant meets first the few files of tests that import its module most directly, then the others of its
+room's folder and those about all rooms, in a process of its own that ends with the first failure. One that
+takes more than the limit of processor time counts as noticed, too. Each is written to a file of JSON lines
+as soon as it is known, and the same command goes on there. At last, every test that has noticed a fault is
+run without one, where it has to pass. Mutants that change nothing are named, each with the reason, in
+tests/equivalent_mutants.md, and not counted.
+"""
+
+import argparse
+import ast
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from line_faults import Fault, faults
+from paths import ROOT, TESTS
+
+OF_ALL_ROOMS = ("tests/test_defaults.py", "tests/test_examples.py", "tests/misuse/test_misuse.py")
+NEAREST = 2  # how many files of tests a mutant meets first
+SECONDS = 300  # of processor time, at most, for all tests of a mutant
+PATIENCE = 20  # how many times longer a process may take by the clock, on a busy machine
+PRELOADED = ("numpy", "hypothesis", "pytest", "pytest_timeout", "numba", "jinja2")
+LEFT_OUT = (".*_cache", ".git", ".venv", ".hypothesis", "_build", "build", "runs")
+PLUGINS = ("pytest_timeout", "_hypothesis_pytestplugin")
+QUICK = ("-m", "not slow and not thorough", "--hypothesis-profile", "quick", "--hypothesis-seed", "0")
+IMPORTED_FROM = (TESTS / "support", TESTS / "misuse", ROOT / "benchmarks")
+OF_THE_WORKING_TREE = {
+    "minibert",
+    "tests",
+    *(path.stem for folder in IMPORTED_FROM for path in folder.glob("*.py")),
+}
+NOTICED = ("killed", "timed out")
+
+
+# Tests
+
+
+@cache
+def imported(test: Path) -> frozenset[str]:
+    """Return the modules of the package that a file of tests names in its imports."""
+    found = set()
+    for node in ast.walk(ast.parse(test.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(name for name in found if name.startswith("minibert"))
+
+
+def tests_of(file: str) -> list[str]:
+    """Return the files of tests for a module: those that import it most directly, its room's, all rooms'."""
+    path = Path(file)
+    module = ".".join(("minibert", *path.with_suffix("").parts)).removesuffix(".__init__")
+    every = [one for one in TESTS.rglob("test_*.py") if "oracle" not in one.parts]
+
+    mirrored = [TESTS / folder for folder in path.parents if (TESTS / folder) != TESTS]
+
+    def is_of_the_room(test: Path) -> bool:
+        return any(folder in test.parents for folder in mirrored)
+
+    def is_named_so(test: Path) -> bool:
+        return test.stem == f"test_{path.stem}" and is_of_the_room(test)
+
+    def distance(test: Path) -> tuple[bool, bool, int, str]:
+        return not is_named_so(test), not is_of_the_room(test), len(imported(test)), str(test)
+
+    near = [one for one in every if module in imported(one) or is_named_so(one)]
+    rest = [one for folder in mirrored for one in sorted(every, key=distance) if folder in one.parents]
+    ordered = [str(one.relative_to(ROOT)) for one in (*sorted(near, key=distance)[:NEAREST], *rest)]
+    return list(dict.fromkeys([*ordered, *OF_ALL_ROOMS]))
+
+
+class Verdict(NamedTuple):
+    """What became of the tests of a mutant."""
+
+    outcome: str  # killed, timed out or survived
+    by: str  # the test that failed first, or the file that could not be collected
+    seconds: float  # of processor time
+
+
+class _First:
+    """A plugin of pytest that writes down what fails first."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.place.write_text(report.nodeid)
+            self.pytest_runtest_logreport = lambda report: None  # type: ignore[method-assign]
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.place.write_text(f"import: {report.nodeid}")
+
+
+def run(tree: Path, tests: Sequence[str]) -> Verdict:
+    """Run tests on a copy of the tree, in a process of its own."""
+    if not tests:
+        return Verdict("survived", "", 0.0)
+    place = tree.parent / "first"
+    place.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        _test(tree, tests, place)
+    deadline = time.monotonic() + PATIENCE * SECONDS
+    ended, status, used = os.wait4(child, os.WNOHANG)
+    while not ended and time.monotonic() < deadline:
+        time.sleep(0.05)
+        ended, status, used = os.wait4(child, os.WNOHANG)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # and what its tests have left running
+    if not ended:
+        _, status, used = os.wait4(child, 0)
+    by = place.read_text() if place.exists() else ""
+    code = os.waitstatus_to_exitcode(status)
+    outcome = "timed out" if code < 0 else "survived" if code in (0, 5) else "killed"  # 5: there are no tests
+    return Verdict(outcome, by, round(used.ru_utime + used.ru_stime, 1))
+
+
+def _test(tree: Path, tests: Sequence[str], place: Path) -> None:
+    """Become a process that runs tests, and end it."""
+    try:
+        os.setsid()
+        os.chdir(tree)
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(quiet, number)
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+        os.environ |= {"PYTHONPATH": str(tree), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        sys.path = [str(tree), *(one for one in sys.path if not one.startswith(str(ROOT / "tests")))]
+        for name in [name for name in sys.modules if name.partition(".")[0] in OF_THE_WORKING_TREE]:
+            del sys.modules[name]
+        words = ["-q", "-x", "--tb=no", "-p", "no:cacheprovider", f"--basetemp={tree.parent / 'temporary'}"]
+        words += [word for plugin in PLUGINS for word in ("-p", plugin)]
+        pytest = importlib.import_module("pytest")
+        os._exit(int(pytest.main([*words, *QUICK, *tests], plugins=[_First(place)])))
+    finally:
+        os._exit(1)
+
+
+_tree: Path  # of this process: a copy of the working tree
+
+
+def _begin(folder: str) -> None:
+    """Copy the working tree for one process, which loads what every test does."""
+    global _tree
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    _tree = Path(folder) / str(os.getpid()) / "tree"
+    shutil.copytree(ROOT, _tree, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    for name in PRELOADED:
+        importlib.import_module(name)
+
+
+def _judge(asked: tuple[Fault, list[str]]) -> tuple[Fault, Verdict]:
+    """Plant a fault, run tests, and take it out again."""
+    fault, tests = asked
+    path = _tree / "minibert" / fault.file
+    own = path.read_bytes(), path.stat()
+    path.write_text(fault.source, "utf-8")
+    try:
+        return fault, run(_tree, tests)
+    finally:
+        path.write_bytes(own[0])
+        os.utime(path, ns=(own[1].st_atime_ns, own[1].st_mtime_ns))
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+            compiled.unlink()
+
+
+def _pass(tests: Sequence[str]) -> Verdict:
+    return run(_tree, tests)
+
+
+# The count
+
+
+def key(fault: Any) -> tuple[str, ...]:
+    """Return what a mutant is recognised by, of a `Fault` or of a line that was written."""
+    fields = fault._asdict() if isinstance(fault, Fault) else fault
+    return tuple(fields[name] for name in ("file", "operator", "before", "after"))
+
+
+def judged(place: Path) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return what has been written so far; of a mutant, the last line."""
+    lines = place.read_text("utf-8").splitlines() if place.exists() else []
+    return {key(one): one for one in map(json.loads, lines)}
+
+
+def summary(lines: Sequence[dict[str, Any]]) -> str:
+    """Return a table by room, with the 95% interval of the share that is noticed."""
+    from minibert.tasks.metrics import wilson
+
+    table = f"{'room':12} {'mutants':>8} {'noticed':>8} {'survived':>8}   share, 95% interval\n"
+    whole = Counter(one["room"] for one in lines)
+    noticed = Counter(one["room"] for one in lines if one["outcome"] in NOTICED)
+    for name in [*sorted(whole), "all"]:
+        n, right = (whole.total(), noticed.total()) if name == "all" else (whole[name], noticed[name])
+        if n:
+            low, high = wilson(right, n)
+            shares = f"{right / n:6.1%}  {low:.1%} to {high:.1%}"
+            table += f"{name:12} {n:8} {right:8} {n - right:8}   {shares}\n"
+    return table
+
+
+def main() -> int:
+    """Plant what the command line asks for."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("--count", type=int, default=100, metavar="N", help="how many mutants of the package")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="which ones")
+    parser.add_argument(
+        "--rooms", default="", metavar="NAMES", help="only those in these rooms, such as api,tasks"
+    )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many at once")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="where lines are added: build/mutants-S.jsonl"
+    )
+    parser.add_argument("--nearest", action="store_true", help=f"only the {NEAREST} nearest files of tests")
+    parser.add_argument("--summary", action="store_true", help="plant nothing")
+    asked = parser.parse_args()
+    out = asked.out or ROOT / "build" / f"mutants-{asked.seed}.jsonl"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rooms = asked.rooms.split(",") if asked.rooms else []
+    sample = [one for one in faults(asked.count, asked.seed) if not rooms or one.room in rooms]
+    clean = True
+    with tempfile.TemporaryDirectory() as folder:
+        if not asked.summary:
+            with get_context("fork").Pool(asked.jobs, _begin, (folder,)) as pool:
+                _meet(pool, sample, out, slice(0, NEAREST), "nearest")
+                if not asked.nearest:
+                    _meet(pool, sample, out, slice(NEAREST, None), "room")
+                clean = _pass_without_a_fault(pool, sample, out)
+    known = judged(out)
+    lines = [known[key(fault)] for fault in sample if key(fault) in known]
+    for one in lines:
+        if one["outcome"] == "survived":
+            print(
+                f"minibert/{one['file']}:{one['line']}: {one['before']} -> {one['after']} ({one['operator']})"
+            )
+    print(summary(lines), end="")
+    return 0 if clean else 1
+
+
+def _meet(pool: Any, sample: Sequence[Fault], out: Path, which: slice, stage: str) -> None:
+    """Let every mutant that is not noticed yet meet some of its tests."""
+    known = judged(out)
+    stages = {"nearest": ("nearest", "room"), "room": ("room",)}[stage]
+    waiting = []
+    for fault in sample:
+        before = known.get(key(fault))
+        if before is None or (before["outcome"] == "survived" and before["tests"] not in stages):
+            waiting.append((fault, tests_of(fault.file)[which]))
+    for fault, verdict in pool.imap_unordered(_judge, waiting):
+        line = {"room": fault.room, **fault._asdict(), **verdict._asdict(), "tests": stage}
+        del line["source"]
+        with out.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+        print(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {fault.entry}  {verdict.by}"[:200], flush=True)
+
+
+def _pass_without_a_fault(pool: Any, sample: Sequence[Fault], out: Path) -> bool:
+    """Tell whether all tests that have noticed a fault pass without one."""
+    known = judged(out)
+    names = {known[key(fault)]["by"].removeprefix("import: ") for fault in sample if key(fault) in known} - {
+        ""
+    }
+    outcome, by, _ = pool.apply(_pass, [sorted(names)]) if names else Verdict("survived", "", 0.0)
+    if outcome != "survived":
+        print(f"Without a fault, {by or 'a test'} fails as well: what it has noticed does not count.")
+    return outcome == "survived"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What counts mutants: which faults it plants, in which order, and what it says of them."""
+
+import ast
+import json
+import re
+
+import line_faults
+import mutants
+import pytest
+from line_faults import Fault, faults, places, planted, variants
+from paths import ROOT
+
+SOURCE = '''
+"""A file."""
+
+def low(x: int = 3, *, word: str = "four") -> int:
+    """Return a number; 55 is none of it."""
+    try:
+        if isinstance(x, (int, float)) and x < 6:
+            x += 7
+    except (ValueError, TypeError):
+        raise ValueError(f"give {min(x, 8)}, not 99")
+    return max(x, 10)
+'''
+
+
+def changes(source):
+    """Every fault of a file, as what was there and what is there now."""
+    found = (
+        planted("a.py", source, one, new) for one in places("a.py", source) for new in variants(one.node)
+    )
+    return [fault for fault in found if fault]
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package of two files in place of the real one."""
+    monkeypatch.setattr(line_faults, "PACKAGE", tmp_path)
+    monkeypatch.setattr(line_faults, "EQUIVALENT", tmp_path / "equivalent.md")
+    (tmp_path / "equivalent.md").write_text("")
+    for name in "ab":
+        (tmp_path / f"{name}.py").write_text("".join(f"{name}{n} = {n}\n" for n in range(9)))
+    return tmp_path
+
+
+def test_faults_are_in_code_and_not_in_words_or_types():
+    found = {f"{fault.before} -> {fault.after}" for fault in changes(SOURCE)}
+    assert {"3 -> 4", "x < 6 -> x <= 6", "x += 7 -> nothing", "min(x, 8) -> max(x, 8)", "8 -> 9"} <= found
+    assert "isinstance(x, (int, float)) and x < 6 -> not (isinstance(x, (int, float)) and x < 6)" in found
+    assert "max(x, 10) -> min(x, 10)" in found
+    for text in ("55", "99", "four", "TypeError", "A file"):
+        assert not any(text in change for change in found), text
+
+
+def test_a_file_has_its_fault_in_one_line_and_is_else_the_same():
+    before = SOURCE.splitlines()
+    for fault in changes(SOURCE):
+        after = fault.source.splitlines()
+        ast.parse(fault.source)
+        assert [number for number, line in enumerate(after, 1) if line != before[number - 1]] == [fault.line]
+
+
+def test_what_only_type_checkers_read_has_no_fault():
+    source = "@overload\ndef f(x=1): ...\nif TYPE_CHECKING:\n    y = 2\n"
+    assert changes(source) == []
+
+
+def test_a_larger_count_goes_on_with_the_sample_and_each_line_comes_once(package):
+    whole = list(faults(100, 1))
+    assert len({(one.file, one.line) for one in whole}) == len(whole) == 18
+    assert list(faults(7, 1)) == whole[:7] and list(faults(7, 2)) != whole[:7]
+
+
+def test_other_lines_may_change_without_another_sample(package):
+    before = [one.entry for one in faults(100, 1)]
+    lines = (package / "a.py").read_text()
+    (package / "a.py").write_text("import os\n\n" + lines.replace("a4 = 4\n", ""))
+    removed = [entry for entry in before if "4 -> " in entry and entry.startswith("a.py")]
+    assert [one.entry for one in faults(100, 1)] == [one for one in before if one not in removed]
+
+
+def test_equivalent_mutants_are_replaced_by_others_of_their_line(package):
+    first = next(faults(1, 1))
+    (package / "equivalent.md").write_text(f"- {first.entry} in `its line`: nobody reads it.\n")
+    [other] = [one for one in faults(100, 1) if (one.file, one.line) == (first.file, first.line)]
+    assert other.before == first.before and other.after != first.after
+
+
+@pytest.mark.thorough
+def test_tests_of_a_module_begin_with_its_own_and_go_on_with_its_room():
+    assert mutants.tests_of("base/options.py")[0] == "tests/base/test_options.py"
+    squad = mutants.tests_of("tasks/metrics/squad.py")
+    assert squad[0] == "tests/tasks/metrics/test_squad.py" and "tests/tasks/test_answering.py" in squad
+    assert not any("oracle" in one for one in squad) and len(set(squad)) == len(squad)
+
+
+def test_the_summary_has_a_row_for_each_room_and_the_interval_of_wilson():
+    outcomes = ["killed"] * 7 + ["timed out", "survived", "survived"]
+    lines = [{"room": "api" if n < 4 else "base", "outcome": one} for n, one in enumerate(outcomes)]
+    rows = [line.split() for line in mutants.summary(lines).splitlines()[1:]]
+    assert rows[0][:4] == ["api", "4", "4", "0"] and rows[1][:4] == ["base", "6", "4", "2"]
+    assert rows[2] == ["all", "10", "8", "2", "80.0%", "49.0%", "to", "94.3%"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_page_says_what_was_recorded(seed):
+    record = ROOT / "benchmarks" / "recorded" / "mutants" / f"seed-{seed}.jsonl"
+    lines = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
+    for line in lines:  # what only later tests notice did survive
+        line["outcome"] = "survived" if line["since"] else line["outcome"]
+    whole, noticed, survived, share, low, _, high = mutants.summary(lines).splitlines()[-1].split()[1:]
+    page = (ROOT / "docs" / "what-is-proven.md").read_text("utf-8")
+    row = f"| {whole} | {noticed} | {survived} | {share} ({low[:-1]} to {high[:-1]}) |"
+    assert re.search(rf"--seed {seed}`[^|]* {re.escape(row)}", page)
+
+
+@pytest.mark.slow
+def test_faults_are_noticed_harmless_changes_are_not_and_endless_ones_stop(tmp_path, monkeypatch):
+    file, test = "model/targets.py", ["tests/model/test_targets.py"]
+    source = (line_faults.PACKAGE / file).read_text("utf-8")
+    monkeypatch.setattr(mutants, "_tree", None, raising=False)
+    mutants._begin(str(tmp_path))
+    harmless = Fault(file, 1, "", "", "", source + "\n")
+    broken = Fault(file, 1, "", "", "", source + "\nTargets.of = lambda labels: Targets(0.0, 1.0)\n")
+    endless = Fault(file, 1, "", "", "", source + "\nwhile True: pass\n")
+    assert mutants._judge((harmless, test))[1].outcome == "survived"
+    _, verdict = mutants._judge((broken, test))
+    assert verdict.outcome == "killed" and verdict.by.startswith("tests/model/test_targets.py::")
+    monkeypatch.setattr(mutants, "SECONDS", 3)
+    assert mutants._judge((endless, test))[1].outcome == "timed out"
+    monkeypatch.setattr(mutants, "SECONDS", 300)
+    assert mutants._judge((harmless, test))[1].outcome == "survived"
