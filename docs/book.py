@@ -1,12 +1,14 @@
 """Run the chapters of the course with the official answers filled in: `make book`, part of `make docs`.
 
-A chapter is run again when its source, or that of a chapter before it, has changed. Each runs in a folder of
-its own, which begins as a copy of the folder of the chapter before it, with `mine.py` and what else readers
-carry along.
+A chapter is run again when its source, or that of a chapter before it, has changed. When the package alone
+has changed, a line says so: few of its changes can be seen in the book, and running all chapters takes long.
+Each chapter runs in a folder of its own, which begins as a copy of the folder of the chapter before it, with
+`mine.py` and what else readers carry along.
 """
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import sys
@@ -23,6 +25,7 @@ from minibert.course.exercises import exercises, notebook_source  # noqa: E402
 from minibert.course.lesson import OPEN  # noqa: E402
 from minibert.course.showing import MARKS, NO_GUESS  # noqa: E402
 
+PACKAGE = HERE.parent / "minibert"
 BOOK = HERE.parent / "build" / "book"
 PDF = "minibert-course.pdf"
 CHAPTERS = [path.stem[:2] for path in sorted((HERE.parent / "notebooks").glob("[0-9][0-9]_*.py"))]
@@ -126,6 +129,24 @@ def run(number: str, folder: Path) -> Any:
     return notebook
 
 
+def digest(*parts: bytes) -> str:
+    """Return the SHA-256 of parts in a row, in hexadecimal."""
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def package_digest() -> str:
+    """Return a digest of the package that chapters run with: its Python, compiled code and data."""
+    files = [path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+    texts = [f"{path.relative_to(PACKAGE)} {digest(path.read_bytes())}\n" for path in files]
+    return digest("".join(texts).encode())
+
+
+def processor_seconds() -> float:
+    """Return how many seconds processors have worked for finished children of this process."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def make(numbers: list[str], into: Path = BOOK) -> list[str]:
     """Run the chapters that have changed since they were last run, or follow one that has.
 
@@ -141,25 +162,33 @@ def make(numbers: list[str], into: Path = BOOK) -> list[str]:
     list of str
         Numbers of those that were run.
     """
-    key, before, ran = "", None, []
+    key, before, ran, older = "", None, [], []
+    package = package_digest()
     for number in numbers:
         source = notebook_source(number)
         folder, path = into / number, into / f"{source.stem}.ipynb"
-        key = hashlib.sha256(key.encode() + source.read_bytes()).hexdigest()
-        if not (path.is_file() and nbformat.read(path, as_version=4).metadata.get("made_from") == key):
+        key = digest(key.encode(), source.read_bytes())
+        kept = nbformat.read(path, as_version=4).metadata if path.is_file() else {}
+        if kept.get("made_from") != key:
             print(f"minibert: running chapter {number} with its answers", flush=True)
-            began = time.monotonic()
+            began, busy = time.monotonic(), processor_seconds()
             path.unlink(missing_ok=True)  # what an interrupted run leaves in the folder counts as unfinished
             shutil.rmtree(folder, ignore_errors=True)
             if before:
                 shutil.copytree(before, folder)
             folder.mkdir(parents=True, exist_ok=True)
             notebook = run(number, folder)
-            notebook.metadata["made_from"] = key
+            notebook.metadata |= {"made_from": key, "made_with": package}
             nbformat.write(notebook, path)
-            print(f"minibert: chapter {number} took {time.monotonic() - began:.0f} s", flush=True)
+            taken, busy = time.monotonic() - began, processor_seconds() - busy
+            print(f"minibert: chapter {number} took {taken:.0f} s, {busy:.0f} s of a processor", flush=True)
             ran.append(number)
+        elif kept.get("made_with") != package:
+            older.append(number)
         before = folder
+    if older:
+        print(f"minibert: the package has changed since these chapters were run: {', '.join(older)}")
+        print(f"minibert: remove {into} to run them all again")
     return ran
 
 

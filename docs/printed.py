@@ -25,6 +25,9 @@ from minibert.course.lesson import OPEN  # noqa: E402
 SITE = HERE / "_build" / "html"
 FOLDED = "tag_hide-input"  # the class of a cell whose code is folded
 KEPT = "tag_answer"  # of one whose code is printed all the same
+WHOLE = 16  # lines of code or output that are not divided between two pages, at most
+FITS, FITS_SMALL = 108, 120  # characters of a line of code, and of one that is printed smaller
+FRAME = "<p class='frame'>A page to try things on stands here on the site and in the notebook.</p>"
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -84,6 +87,12 @@ def chapter(number: str, text: str) -> Any:
     for image in article.find_all("img"):
         image["src"] = image["src"].removeprefix("../")
         image.attrs.pop("loading", None)
+    for frame in article.find_all("iframe"):
+        frame.replace_with(BeautifulSoup(FRAME, "html.parser"))
+    for block in article.find_all("pre"):
+        lines = block.get_text().rstrip("\n").split("\n")
+        is_wide = FITS < max(map(len, lines)) <= FITS_SMALL
+        block["class"] = ["whole"] * (len(lines) <= WHOLE) + ["wide"] * is_wide
     for details in article.find_all("details"):
         cell = details.find_parent(class_=FOLDED)
         if cell and KEPT not in cell["class"]:

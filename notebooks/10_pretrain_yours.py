@@ -70,7 +70,7 @@ from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
 lesson = course.begin("10")
-limited_threads(1)  # several threads are slower with matrices this small, and add in a different order
+limits = limited_threads(1)  # several threads are slower here, and add in a different order
 
 # %% [markdown]
 # ## 1. What is yours

@@ -557,7 +557,7 @@ lesson.check(transpose, draw=draw_transpose, law=transpose_holds, times=6)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `range(0, K, block)` | `range(0, K, K)` | A stripe of whole rows is not a square: its columns have more lines than the cache. |
+# | `range(0, K, block)` | `range(0, K, K)` | The next square of a stripe begins block columns further on; this stops after the first one. |
 # | `range(left, min(left + block, K))` | `range(left, K)` | The square ends after block columns. |
 # | `min(top + block, n)` | `top + block` | At the edge the square is smaller: there are no more rows than n. |
 # | `range(0, n, block)` | `range(0, n - block + 1, block)` | What is left over at the edge has to be transposed as well. |
@@ -626,6 +626,9 @@ def product(a, b, out, block):
 
 
 # %%
+sides = []
+
+
 def draw_product(rng):
     sides.append(None)
     M, K, N, block = 8, 24, 24, 8
@@ -681,8 +684,8 @@ lesson.check(product, draw=draw_product, law=product_holds, times=4)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `for top in range(0, K, block)` | `for top in range(0, K, K)` | A block of all rows of b is too tall for the cache. |
-# | `for left in range(0, N, block)` | `for left in range(0, N, N)` | A block of all columns of b is too wide for the cache. |
+# | `for top in range(0, K, block)` | `for top in range(0, K, K)` | The next square of b begins block rows further down; this stops after the first ones. |
+# | `for left in range(0, N, block)` | `for left in range(0, N, N)` | The next square of b begins block columns further on; this stops after the first ones. |
 # | `out[i, j] += a[i, k] * b[k, j]` | `out[i, j] = a[i, k] * b[k, j]` | The products over k add up. |
 # | `min(top + block, K)` | `top + block` | At the edge the block is smaller. |
 # | `out[i, j] += a[i, k] * b[k, j]` | `out[i, j] += a[i, k] * b[j, k]` | That multiplies by the transpose of b. |
@@ -1323,11 +1326,12 @@ else:
     rungs = sorted(path.name for path in (ladder / "layer_norm").glob("*.*") if path.name[:1].isdigit())
     print("rungs:", ", ".join(rungs))
     if lesson.scale(True, False):
-        climbed = subprocess.run(
-            ["make", "-s", "--no-print-directory", "-C", str(ladder), "LADDER=layer_norm"],
-            capture_output=True, text=True, timeout=240, check=False,
-        )  # fmt: skip
-        print(climbed.stdout[-4000:] or climbed.stderr[-2000:])
+        command = ["make", "-s", "--no-print-directory", "-C", str(ladder), "LADDER=layer_norm"]
+        try:
+            climbed = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+            print(climbed.stdout[-4000:] or climbed.stderr[-2000:])
+        except subprocess.TimeoutExpired:
+            print("This machine is busy, and four minutes were not enough: run make ladder in a terminal.")
 
 # %% [markdown]
 # ## 11. One switch: JAX

@@ -105,6 +105,24 @@ def test_chapter_is_run_again_when_one_before_it_has_changed(book, monkeypatch, 
     assert found["02"] == ["left-by-01"]
 
 
+def test_chapters_of_an_earlier_package_are_named_and_kept(book, monkeypatch, tmp_path, capsys):
+    source, package = tmp_path / "01_chapter.py", tmp_path / "package"
+    source.write_text("the same")
+    package.mkdir()
+    (package / "ops.py").write_text("before")
+    monkeypatch.setattr(book, "PACKAGE", package)
+    monkeypatch.setattr(book, "notebook_source", lambda number: source)
+    monkeypatch.setattr(book, "run", lambda number, folder: nbformat.v4.new_notebook())
+    into = tmp_path / "book"
+    assert book.make(["01"], into) == ["01"]
+    assert book.make(["01"], into) == [] and "has changed" not in capsys.readouterr().out
+    (package / "ops.py").write_text("after")
+    assert book.make(["01"], into) == []
+    said = capsys.readouterr().out
+    assert "the package has changed since these chapters were run: 01\n" in said
+    assert f"remove {into} to run them all again" in said
+
+
 def test_site_says_whether_its_exercises_are_open(book, tmp_path):
     name = notebook_source("03").with_suffix(".ipynb").name
     nbformat.write(book.solved("03"), tmp_path / name)
@@ -156,6 +174,17 @@ def test_paper_has_answers_unfolded_links_within_the_book_and_no_code_of_picture
     assert "drawing" not in article.get_text()
     answer = article.find("details")
     assert answer.has_attr("open") and answer.get_text() == "The answerx = 1"
+
+
+def test_paper_has_no_interactive_page_and_fits_code_to_its_pages():
+    pytest.importorskip("pypdf")
+    printed = loaded("printed")
+    blocks = "\n".join(["x = 1"] * 5), "\n".join(["x = 1"] * 50), "x" * 115, "x" * 150
+    code = "".join(f"<pre>{block}\n</pre>" for block in blocks)
+    article = printed.chapter("01", f"<article><h1>A</h1><iframe srcdoc='b'></iframe>{code}</article>")
+    assert not article.find("iframe") and "stands here on the site" in article.get_text()
+    classes = [block["class"] for block in article.find_all("pre")]
+    assert classes == [["whole"], [], ["whole", "wide"], ["whole"]]
 
 
 @pytest.mark.slow

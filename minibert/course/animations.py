@@ -21,17 +21,65 @@ from minibert.reports.pictures import ticks
 from minibert.tokenizer.encoding import whole_number
 
 STATIC = Path(__file__).with_name("static")
-WIDTH = 360.0  # of every picture, about as many pixels as a phone has
 BLUE, ORANGE = "#2f82c2", "#c4621a"  # both can be seen on white and on black
 MONOSPACE = "ui-monospace, monospace"
 FAINT, STRONG = 0.2, 0.65  # opacities of a piece, and of the one that was joined last
-CELL = 10.0  # width of a letter in its box
 SHADE = 0.7  # exponent that lets small weights of attention be seen
 ROWS = 5  # pairs in the table of joins
-SQUARE = 204.0  # side of an attention map
 GRID = 31  # points along each side of the loss for its contour lines
+LEVELS = np.geomspace(
+    0.002, 0.9, 10
+)  # of contour lines: shares of the way from the lowest point to the highest
 SIDES = {"left": -1, "right": 1}
 RATES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+JOIN_SECONDS, STEP_SECONDS, MAP_SECONDS = 1.2, 0.15, 0.25  # for a frame of each animation
+
+# Lengths, in about the pixels of a phone.
+WIDTH = 360.0  # of every picture
+EDGE = 4.0  # what is left free around a picture
+FONT = 11.0  # size of a text
+HALF_TEXT = 4.0  # from the middle of a line of text down to its baseline
+ASCENT = 12.0  # from the top of a line of text down to its baseline
+
+# Words whose letters are joined.
+CELL = 10.0  # width of a letter in its box
+LETTER_FONT = 12.0
+BOX = 18.0  # height of a box
+BOX_BASELINE = 13.0  # from the top of a box down to the baseline of its letters
+CORNER = 3.0  # radius of the corners of a box
+BETWEEN_BOXES = 1.5
+COUNT_FONT = 9.0  # of how often a word occurs, such as ×3
+TIMES, DIGIT = 8, 6  # widths of its × and of each digit
+BETWEEN_WORDS = 8.0
+BETWEEN_LINES = 26.0  # from the top of a line of words to the top of the next
+
+# The table of pairs below the words.
+ABOVE_TABLE, BELOW_TABLE = 22, 6
+ROW = 18  # from a row to the next
+PAIR = EDGE  # left end of this column
+N, OF_LEFT, OF_RIGHT, GAIN = 128.0, 176.0, 228.0, WIDTH - EDGE  # right ends of these columns
+BARS = 236.0  # where the bars of the gains begin
+BAR = 16.0  # height of a bar
+
+# Plots.
+STROKE = 1.5  # width of a line
+DOT = 3.5  # radius of the dot at its end
+BELOW_AXIS = 13  # from the horizontal axis down to the numbers at its ticks
+BELOW_TICKS = 26  # from the same axis down to its name
+BELOW_PLOT = 30  # from the same axis down to the end of the picture
+BESIDE_AXIS = 5  # from the numbers of the vertical axis to this axis
+ABOVE_PLOT = 7  # from the name of the vertical axis down to its upper end
+PLANE_ROOM, PLOT_ROOM = 0.15, 0.05  # shares of the range of values that are left free at each of its ends
+
+# The attention map, and what stands beside it.
+SQUARE = 204.0  # side of the map
+BETWEEN_CELLS = 1
+SMALLER = 1.9  # so many times as high as a label below the map is its cell, at least
+BESIDE_MAP = 12
+NOTE, NOTE_LINE = 42, 15  # baseline of the first line of the note, and from a line to the next
+KEY, KEY_LINE = 116, 24  # top of the first shade of the key, and from a shade to the next
+KEY_SQUARE = 16.0  # side of a shade
+KEY_TEXT = 22  # from the left side of a shade to its text
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Update = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
@@ -105,6 +153,27 @@ class Animation(NamedTuple):
         )
 
 
+class Place(NamedTuple):
+    """A rectangle of the picture."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    @property
+    def end(self) -> float:
+        """Where a picture ends whose last plot this is."""
+        return self.top + self.height + BELOW_PLOT
+
+
+PLANES = {"gradient descent": Place(34, 34, 148, 148), "Adam": Place(200, 34, 148, 148)}
+LOSSES = Place(34, 246, 316, 90)
+GAINS = Place(40, 258, 312, 80)
+WEIGHTS = Place(40, 384, 312, 80)
+SIDE_NAMES = {"left": 236, "right": 268}  # right ends of these words above WEIGHTS
+
+
 class Panel(NamedTuple):
     """A rectangle of the picture, and the ranges of numbers that its sides stand for."""
 
@@ -145,13 +214,13 @@ class Panel(NamedTuple):
         shapes = [Shape("polyline", style)]
         for tick in _inside(self.xs):
             label = _number(tick)
-            shapes.append(_text(self.x(tick), bottom + 13, label, "middle"))
+            shapes.append(_text(self.x(tick), bottom + BELOW_AXIS, label, "middle"))
         if labels:
             for tick in _inside(self.ys):
                 label = _number(tick)
-                shapes.append(_text(left - 5, self.y(tick) + 4, label, "end"))
-        shapes.append(_text(right, bottom + 26, x_name, "end"))
-        shapes.append(_text(left, top - 7, y_name))
+                shapes.append(_text(left - BESIDE_AXIS, self.y(tick) + HALF_TEXT, label, "end"))
+        shapes.append(_text(right, bottom + BELOW_TICKS, x_name, "end"))
+        shapes.append(_text(left, top - ABOVE_PLOT, y_name))
         return shapes
 
 
@@ -198,7 +267,8 @@ def joins(text: str, most: int = 30) -> Animation:
             f"side by side {best.n} times, and joining them gains {_number(best.gain, 1)} nats."
         )
     shapes, bottom = _words(words, states, ["", *learned])
-    shapes += _table(bottom + 22, chosen)
+    shapes += _table(bottom + ABOVE_TABLE, chosen)
+    height = bottom + ABOVE_TABLE + ROW * ROWS + BELOW_TABLE
     frames, becomes = "one frame", learned[0]
     if len(learned) > 1:
         frames = f"each of {len(learned)} frames"
@@ -208,7 +278,7 @@ def joins(text: str, most: int = 30) -> Animation:
         f"table of pairs of neighbours. In {frames} the pair with the greatest gain is joined "
         f"wherever it stands: it becomes {becomes}."
     )
-    return Animation(alt, captions, bottom + 22 + 18 * ROWS + 6, shapes, 1.2)
+    return Animation(alt, captions, height, shapes, JOIN_SECONDS)
 
 
 def descent(
@@ -251,19 +321,19 @@ def descent(
         captions.append(f"Step {step} of {steps}. Loss: {at}.")
     low = np.min([path.min(0) for path in paths.values()], 0)
     high = np.max([path.max(0) for path in paths.values()], 0)
-    room = 0.15 * np.maximum(high - low, 1e-9)
+    room = PLANE_ROOM * np.maximum(high - low, 1e-9)
     low, high = low - room, high + room
     lines = _contours(loss, low, high)
     shapes: list[Shape] = []
-    for left, colour, name in zip((34, 200), (BLUE, ORANGE), paths, strict=True):
-        panel = Panel(left, 34, 148, 148, (low[0], high[0]), (low[1], high[1]))
+    for (name, place), colour in zip(PLANES.items(), (BLUE, ORANGE), strict=True):
+        panel = Panel(*place, (low[0], high[0]), (low[1], high[1]))
         shapes += [panel.line(line, stroke="currentColor", stroke_opacity=0.4) for line in lines]
-        shapes += panel.axes(names[0], names[1], labels=left == 34)
-        shapes.append(_text(left, 12, f"{name}, rate {best[name]:g}", fill=colour))
+        shapes += panel.axes(names[0], names[1], labels=place.left < WIDTH / 2)
+        shapes.append(_text(place.left, ASCENT, f"{name}, rate {best[name]:g}", fill=colour))
         shapes += _progress(panel, paths[name], colour)
     all_losses = np.concatenate(list(losses.values()))
-    room = 0.05 * max(float(np.ptp(all_losses)), 1e-9)
-    panel = Panel(34, 246, 316, 90, (0.0, float(steps)), (all_losses.min() - room, all_losses.max() + room))
+    room = PLOT_ROOM * max(float(np.ptp(all_losses)), 1e-9)
+    panel = Panel(*LOSSES, (0.0, float(steps)), (all_losses.min() - room, all_losses.max() + room))
     shapes += panel.axes("step", "loss (nats)")
     for colour, values in zip((BLUE, ORANGE), losses.values(), strict=True):
         shapes += _progress(panel, np.stack([np.arange(steps + 1), values], 1), colour)
@@ -273,7 +343,7 @@ def descent(
         "gradient descent, on the right with that of Adam, from the same place. Below, both losses over "
         f"{counted(steps, 'step')}, from {_number(losses['Adam'][0], 3)} to {ends}."
     )
-    return Animation(alt, captions, 366, shapes, 0.15)
+    return Animation(alt, captions, LOSSES.end, shapes, STEP_SECONDS)
 
 
 def neighbour_head(maps: Sequence[tuple[int, np.ndarray]], gains: np.ndarray) -> Animation:
@@ -305,21 +375,18 @@ def neighbour_head(maps: Sequence[tuple[int, np.ndarray]], gains: np.ndarray) ->
         )
     last, n = float(max(steps[-1], 2)), cells.shape[-1]
     shapes = _heat_map(cells, f"Head {head + 1}")
-    room = 0.05 * max(float(np.ptp(at_maps)), 0.01)
-    panel = Panel(
-        40, 258, 312, 80, (1.0, last), (min(0.0, at_maps.min()) - room, max(0.0, at_maps.max()) + room)
-    )
+    room = PLOT_ROOM * max(float(np.ptp(at_maps)), 0.01)
+    panel = Panel(*GAINS, (1.0, last), (min(0.0, at_maps.min()) - room, max(0.0, at_maps.max()) + room))
     shapes += panel.axes("", "gain over the best constant guess (nats)")
     shapes.append(panel.line([(1, 0), (last, 0)], stroke="currentColor", stroke_dasharray="2 3"))
     shapes += _progress(panel, np.stack([steps, at_maps], 1), BLUE)
-    panel = Panel(
-        40, 384, 312, 80, (1.0, last), (0.0, 1.1 * max(float(one.max()) for one in beside.values()))
-    )
+    highest = max(float(one.max()) for one in beside.values())
+    panel = Panel(*WEIGHTS, (1.0, last), (0.0, (1 + 2 * PLOT_ROOM) * highest))
     shapes += panel.axes("step", "mean weight on the neighbour:")
     shapes.append(panel.line([(1, 1 / n), (last, 1 / n)], stroke="currentColor", stroke_dasharray="2 3"))
-    for (side, weights), colour, right in zip(beside.items(), (BLUE, ORANGE), (236, 268), strict=True):
+    for (side, weights), colour in zip(beside.items(), (BLUE, ORANGE), strict=True):
         shapes += _progress(panel, np.stack([steps, weights], 1), colour)
-        shapes.append(_text(right, 377, side, "end", colour))
+        shapes.append(_text(SIDE_NAMES[side], WEIGHTS.top - ABOVE_PLOT, side, "end", colour))
     ends = "; ".join(f"{side} from {one[0]:.2f} to {one[-1]:.2f}" for side, one in beside.items())
     alt = (
         f"The mean attention map of head {head + 1} on windows of {n} tokens, {counted(len(steps), 'time')} "
@@ -328,7 +395,7 @@ def neighbour_head(maps: Sequence[tuple[int, np.ndarray]], gains: np.ndarray) ->
         f"ones are {1 / n:.2f}. Below are two plots over the same steps, of the gain, which goes from "
         f"{_number(at_maps[0], 2)} to {_number(at_maps[-1], 2)} nats, and of the two means."
     )
-    return Animation(alt, captions, 494, shapes, 0.25)
+    return Animation(alt, captions, WEIGHTS.end, shapes, MAP_SECONDS)
 
 
 # maps (...,n,n) -> (...)
@@ -425,8 +492,7 @@ def _contours(loss: Loss, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
             heights[i, j], _ = loss(np.array([column, row]))
-    shares = np.geomspace(0.002, 0.9, 10)  # of the way from the lowest point to the highest
-    levels = heights.min() + shares * np.ptp(heights)
+    levels = heights.min() + LEVELS * np.ptp(heights)
     axes = Figure().subplots()
     drawn = axes.contour(columns, rows, heights, levels=levels)
     lines = [line for level in drawn.allsegs for line in level]
@@ -460,11 +526,11 @@ def _words(
 ) -> tuple[list[Shape], float]:
     """Draw the words in lines, each piece as a box; return the shapes, and where the last line ends."""
     shapes = []
-    left, top = 4.0, 4.0
+    left = top = EDGE
     for word, count in words.items():
-        width = CELL * len(word) + 8 + 6 * len(str(count))
+        width = CELL * len(word) + TIMES + DIGIT * len(str(count))
         if left + width > WIDTH:
-            left, top = 4.0, top + 26
+            left, top = EDGE, top + BETWEEN_LINES
         # The box of a letter is as wide as the piece that it begins; inside a piece it has no width.
         sizes, opacities = [], []
         for state, new in zip(states, news, strict=True):
@@ -482,42 +548,43 @@ def _words(
             box = {
                 "x": x,
                 "y": top,
-                "height": 18.0,
-                "rx": 3.0,
-                "width": [max(0.0, CELL * lengths[at] - 1.5) for lengths in sizes],
+                "height": BOX,
+                "rx": CORNER,
+                "width": [max(0.0, CELL * lengths[at] - BETWEEN_BOXES) for lengths in sizes],
                 "fill": BLUE,
                 "fill-opacity": [strengths[at] for strengths in opacities],
             }
             shapes.append(Shape("rect", box))
+        baseline = top + BOX_BASELINE
         for at, letter in enumerate(word):
-            x = left + CELL * (at + 0.5) - 0.75
-            shapes.append(_text(x, top + 13, letter, "middle", family=MONOSPACE, size=12.0))
-        shapes.append(_text(left + CELL * len(word), top + 13, f"×{count}", size=9.0))
-        left += width + 8
-    return shapes, top + 18
+            x = left + CELL * (at + 0.5) - BETWEEN_BOXES / 2
+            shapes.append(_text(x, baseline, letter, "middle", family=MONOSPACE, size=LETTER_FONT))
+        shapes.append(_text(left + CELL * len(word), baseline, f"×{count}", size=COUNT_FONT))
+        left += width + BETWEEN_WORDS
+    return shapes, top + BOX
 
 
 def _table(top: float, chosen: Sequence[Sequence[Candidate]]) -> list[Shape]:
     """Write for each join the pairs with the greatest gains, the chosen one first; before it, the first's."""
-    headings = {4: "pair", 128: "n", 176: "c(left)", 228: "c(right)", 356: "gain (nats)"}
-    shapes = [_text(x, top, name, "start" if x == 4 else "end") for x, name in headings.items()]
+    headings = {PAIR: "pair", N: "n", OF_LEFT: "c(left)", OF_RIGHT: "c(right)", GAIN: "gain (nats)"}
+    shapes = [_text(x, top, name, "start" if x == PAIR else "end") for x, name in headings.items()]
     frames = [chosen[0], *chosen]
     greatest = max(max(row.gain for row in rows) for rows in chosen)
     for place in range(ROWS):
         rows = [rows[place] if place < len(rows) else None for rows in frames]
-        y = top + 18 * (place + 1)
+        y = top + ROW * (place + 1)
         colour = {"fill": BLUE, "fill-opacity": FAINT if place else STRONG}
-        widths = [0.0 if row is None else max(0.0, 120 * row.gain / greatest) for row in rows]
-        shapes.append(Shape("rect", {"x": 236.0, "y": y - 12, "height": 16.0, "width": widths, **colour}))
+        widths = [0.0 if row is None else max(0.0, (GAIN - BARS) * row.gain / greatest) for row in rows]
+        shapes.append(Shape("rect", {"x": BARS, "y": y - ASCENT, "height": BAR, "width": widths, **colour}))
         cells: dict[float, list[str]] = {
-            4.0: ["" if row is None else f"{row.pair[0]} {row.pair[1]}" for row in rows],
-            128.0: ["" if row is None else f"{row.n}" for row in rows],
-            176.0: ["" if row is None else f"{row.left}" for row in rows],
-            228.0: ["" if row is None else f"{row.right}" for row in rows],
-            356.0: ["" if row is None else _number(row.gain, 1) for row in rows],
+            PAIR: ["" if row is None else f"{row.pair[0]} {row.pair[1]}" for row in rows],
+            N: ["" if row is None else f"{row.n}" for row in rows],
+            OF_LEFT: ["" if row is None else f"{row.left}" for row in rows],
+            OF_RIGHT: ["" if row is None else f"{row.right}" for row in rows],
+            GAIN: ["" if row is None else _number(row.gain, 1) for row in rows],
         }
         for x, texts in cells.items():
-            if x == 4.0:
+            if x == PAIR:
                 shapes.append(_text(x, y, texts, family=MONOSPACE))
             else:
                 shapes.append(_text(x, y, texts, "end"))
@@ -528,47 +595,50 @@ def _heat_map(maps: np.ndarray, name: str) -> list[Shape]:
     """Draw maps (frames,n,n) as squares, with a key of their shades."""
     n = maps.shape[-1]
     size = SQUARE / n
+    side = size - BETWEEN_CELLS
+    left, top = GAINS.left, EDGE
     darkest = float(maps.max())
     opacity = (maps / darkest) ** SHADE
     shapes = []
     for row in range(n):
         for column in range(n):
-            place = {"x": 40 + size * column, "y": 4 + size * row, "width": size - 1, "height": size - 1}
+            place = {"x": left + size * column, "y": top + size * row, "width": side, "height": side}
             opacities = opacity[:, row, column].tolist()
             shapes.append(Shape("rect", {**place, "fill": BLUE, "fill-opacity": opacities}))
     names = ["CLS", *(str(i) for i in range(1, n - 1)), "SEP"]
+    below = top + SQUARE + BELOW_AXIS
     for i, label in enumerate(names):
-        middle = 4 + size * (i + 0.5)
-        shapes.append(_text(35, middle + 4, label, "end"))
-        shapes.append(_text(middle + 36, SQUARE + 17, label, "middle", size=min(11.0, size / 1.9)))
-    right = 40 + SQUARE + 12
-    shapes.append(_text(right, 16, name))
+        middle = size * (i + 0.5)
+        shapes.append(_text(left - BESIDE_AXIS, top + middle + HALF_TEXT, label, "end"))
+        shapes.append(_text(left + middle, below, label, "middle", size=min(FONT, size / SMALLER)))
+    right = left + SQUARE + BESIDE_MAP
+    shapes.append(_text(right, top + ASCENT, name))
     for line, text in enumerate(("A row: the token", "that looks.", "A column: the one", "it looks at.")):
-        shapes.append(_text(right, 42 + 15 * line, text))
+        shapes.append(_text(right, NOTE + NOTE_LINE * line, text))
     for line, (weight, what) in enumerate(((darkest, "largest"), (1 / n, "even"))):
-        top = 116 + 24 * line
-        place = {"x": right, "y": top, "width": 16.0, "height": 16.0}
+        y = KEY + KEY_LINE * line
+        place = {"x": right, "y": y, "width": KEY_SQUARE, "height": KEY_SQUARE}
         shapes.append(Shape("rect", {**place, "fill": BLUE, "fill-opacity": (weight / darkest) ** SHADE}))
-        shapes.append(_text(right + 22, top + 12, f"{weight:.2f}, {what}"))
+        shapes.append(_text(right + KEY_TEXT, y + ASCENT, f"{weight:.2f}, {what}"))
     return shapes
 
 
 def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
     """Draw a line (frames,2) as far as it has come, and a dot where it is."""
-    line = panel.line(points, stroke=colour, stroke_width=1.5)
+    line = panel.line(points, stroke=colour, stroke_width=STROKE)
     line.attributes["count"] = list(range(1, len(points) + 1))
     xs, ys = panel.positions(points).T
     dot = {
         "cx": xs.tolist(),
         "cy": ys.tolist(),
-        "r": 3.5,
+        "r": DOT,
         "fill": colour,
     }
     return [line, Shape("circle", dot)]
 
 
 def _text(
-    x: float, y: float, text: Any, anchor: str = "start", fill: str = "", family: str = "", size: float = 11.0
+    x: float, y: float, text: Any, anchor: str = "start", fill: str = "", family: str = "", size: float = FONT
 ) -> Shape:
     """Write a text, or one for each frame."""
     attributes: dict[str, Any] = {"x": x, "y": y}
@@ -578,7 +648,7 @@ def _text(
         attributes["fill"] = fill
     if family:
         attributes["font-family"] = family
-    if size != 11.0:
+    if size != FONT:
         attributes["font-size"] = size
     return Shape("text", attributes, text)
 

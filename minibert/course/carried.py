@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from minibert.course.memory import Contents, Traced
+
 NUMBERS = "biufcSUmM"  # kinds of dtypes whose arrays are fully described by their bytes
 _LENGTH_BYTES = 8  # size of the number, little-endian, with which packed data begins: the length of the tree
 
 # Packed data is the length of a tree, the tree as JSON, and the bytes of all arrays and `bytes` in the order
 # in which the tree names them. In the tree None, truth values, integers and texts stand for themselves; every
-# other value is a dictionary with a single entry, {tag: contents}:
+# other value is a dictionary with a single entry, {tag: contents}. A `Traced` array is written as its
+# `Contents`, a named tuple:
 #
 # | tag | value                                           | contents                                        |
 # |-----|-------------------------------------------------|-------------------------------------------------|
@@ -128,6 +131,11 @@ class _Writer:
         self._leaves += 1
         if id(value) in self._given:
             return {_GIVEN: self._given[id(value)]}
+        if isinstance(value, Traced):
+            leaves = self._leaves
+            contents = self.node(value.contents())
+            self._leaves = leaves  # the whole array is one leaf
+            return contents
         if isinstance(value, set | frozenset):
             return {_SET: [type(value).__name__, [self._scalar(inner) for inner in value]]}
         return self._scalar(value)
@@ -259,6 +267,20 @@ class _Reader:
         return opaque
 
 
+def has_contents(leaf: Any) -> bool:
+    """Tell whether a leaf is an array, which a call may change in place.
+
+    Parameters
+    ----------
+    leaf : object
+
+    Returns
+    -------
+    bool
+    """
+    return hasattr(leaf, "dtype") or isinstance(leaf, Traced)
+
+
 def _is_plain(value: Any) -> bool:
     """Tell whether a value is as good as an equal one: it is written out and never sent as a reference."""
     if value is None or value is ...:
@@ -279,11 +301,14 @@ def restore(original: Any, changed: Any) -> None:
     Raises
     ------
     ValueError
-        When a tuple has another length.
+        When a tuple has another length, or a traced array another shape.
     """
     if isinstance(original, np.ndarray):
         if isinstance(changed, np.ndarray) and changed is not original:
             original[...] = changed
+    elif isinstance(original, Traced):
+        if isinstance(changed, Contents):
+            original.restore(changed)
     elif isinstance(original, dict):
         for key, value in changed.items():
             if key in original and _can_take_contents(original[key], value):
@@ -304,6 +329,8 @@ def _can_take_contents(original: Any, changed: Any) -> bool:
     if isinstance(original, np.ndarray):
         same_form = (original.shape, original.dtype)
         return isinstance(changed, np.ndarray) and same_form == (changed.shape, changed.dtype)
+    if isinstance(original, Traced):
+        return isinstance(changed, Contents)
     return isinstance(original, dict | list | tuple) and type(original) is type(changed)
 
 

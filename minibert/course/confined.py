@@ -23,7 +23,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, NoReturn
 
 from minibert.course.answers import Answer
-from minibert.course.carried import leaves_of, made_again, packed, restore, unpacked
+from minibert.course.carried import has_contents, leaves_of, made_again, packed, restore, unpacked
 from minibert.course.running import Plain, Rejected, call
 
 SECONDS = 10.0  # limit of processor time for all the questions of one exercise
@@ -213,7 +213,7 @@ class Confined:
             return self._student_function()(*args, **kwargs)
         leaves = list(leaves_of((args, kwargs)))
         # When the arguments are packed, arrays count as unknown to the judge, so their contents are sent.
-        leaves_but_arrays = [None if hasattr(leaf, "dtype") else leaf for leaf in leaves]
+        leaves_but_arrays = [None if has_contents(leaf) else leaf for leaf in leaves]
         this_call = Call(self._call, args, kwargs)
 
         def work() -> bytes:

@@ -34,8 +34,6 @@ from minibert.model.ops import Ops
 MARKS = ("refused", "crashed", "timed out", "wrong", "missing", "right")
 EXPLAINING = 10.0  # seconds of processor time for finding out what is wrong with an answer
 LONGEST = 400  # characters of a message
-# Chapters that are not graded: 16 uses arrays that count reads and writes, which a child can't send back.
-UNGRADED = ("16",)
 # Parts of NumPy that are imported on first use, which a child without files could not do.
 _LATE = "import numpy.char, numpy.fft, numpy.ma, numpy.polynomial, numpy.rec"
 
@@ -76,7 +74,7 @@ def chapters() -> list[str]:
         Their numbers.
     """
     paths = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
-    return [path.name[:2] for path in paths if exercises(path) and path.name[:2] not in UNGRADED]
+    return [path.name[:2] for path in paths if exercises(path)]
 
 
 def count_exercises() -> int:

@@ -36,6 +36,8 @@ ALLOWED = frozenset(
     "itertools json math numbers numpy operator random re statistics string struct textwrap time typing "
     "unicodedata warnings".split()
 )
+# Attributes of the arrays that count, in chapter 16: an answer asks such an array for one number at a time.
+COUNTING = frozenset("contents fetched fetched_where fetches memory reads restore values writes".split())
 DEEPEST = 3  # levels of containers and wrappers that are searched for an operation of minibert's
 # Modules of minibert that an answer may use, because no answer is in them.
 MODULES = ("minibert.base", "minibert.core.config", "minibert.core.ops.erf")
@@ -57,8 +59,9 @@ def honest(function: FunctionType, checks: str = "") -> list[str]:
         Sentences; empty if the answer is allowed.
     """
     name = function.__name__
-    nodes = ast.walk(ast.parse(checks))
+    nodes = list(ast.walk(ast.parse(checks)))
     routes = [_body(node) for node in nodes if isinstance(node, ast.FunctionDef)]
+    counts = any(isinstance(node, ast.Name) and node.id == "traced" for node in nodes)
     reasons: list[str] = []
     for used in _reached(function, set()):
         source = _source(used)
@@ -70,6 +73,8 @@ def honest(function: FunctionType, checks: str = "") -> list[str]:
             reasons.append(f"{used.__name__} is a route of the check.")
         reasons += refused(tree, name)
         reasons += _captured(used, tree)
+        if counts:
+            reasons += _uncounted(tree)
     return list(dict.fromkeys(reasons))
 
 
@@ -124,6 +129,13 @@ def refused(tree: ast.AST, name: str) -> Iterator[str]:
             is_private = node.attr.startswith("_") and node.attr not in PRIVATE
             if is_of_self and (is_private or node.attr == name):
                 yield f"it calls self.{node.attr}."
+
+
+def _uncounted(tree: ast.AST) -> Iterator[str]:
+    """List what an answer asks of an array that counts, other than one number at a time, or its size."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (node.attr in COUNTING or node.attr.startswith("_")):
+            yield f"it uses {node.attr}, which is for the judge; ask an array for one number at a time."
 
 
 def _captured(function: FunctionType, tree: ast.AST) -> Iterator[str]:

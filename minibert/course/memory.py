@@ -5,7 +5,7 @@ cache counts. Unlike times, counts depend neither on the machine nor on what els
 """
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,16 @@ class Memory:
         return True
 
 
+class Contents(NamedTuple):
+    """What a `Traced` array holds: data alone, which another process can send."""
+
+    values: np.ndarray
+    reads: int
+    writes: int
+    fetches: np.ndarray
+    fetched: int  # of its whole memory
+
+
 class Traced:
     """An array that counts its reads and writes, and allows one number at a time; see `Memory.traced`.
 
@@ -131,7 +141,37 @@ class Traced:
         self.values[index] = value
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        """Read all numbers, one after another."""
+        for index in np.ndindex(self.shape):
+            self._use(index)
+        self.reads += self.size
         return np.array(self.values, dtype)
+
+    def contents(self) -> Contents:
+        """Return the numbers and the counts of this array, and what its memory has fetched."""
+        return Contents(self.values, self.reads, self.writes, self.fetches, self.memory.fetched)
+
+    def restore(self, contents: Contents) -> None:
+        """Take over the contents of a copy in another process.
+
+        Parameters
+        ----------
+        contents : Contents
+            What the cache holds is not among it: nothing is to be read or written afterwards.
+
+        Raises
+        ------
+        ValueError
+            When it has another shape, or counts that are not whole numbers.
+        """
+        values, reads, writes, fetches, fetched = contents
+        if np.shape(values) != self.shape or np.shape(fetches) != self.fetches.shape:
+            raise ValueError("an array has come back with another shape")
+        if not all(isinstance(count, int) for count in (reads, writes, fetched)):
+            raise ValueError("what was counted is not a whole number")
+        self.values[...] = values
+        self.fetches[...] = fetches
+        self.reads, self.writes, self.memory.fetched = reads, writes, fetched
 
     def fetched_where(self) -> np.ndarray:
         """Return for each element how often its line has been fetched, in the shape of the array."""

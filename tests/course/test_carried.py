@@ -7,6 +7,7 @@ import pytest
 
 from minibert.core.batch import Sequence
 from minibert.course.carried import Opaque, leaves_of, made_again, packed, restore, unpacked
+from minibert.course.memory import Memory
 
 SHARED = np.arange(3.0)
 
@@ -34,6 +35,18 @@ def test_arrays_arrive_to_the_bit(dtype, shape):
     array = np.ones(shape, dtype)
     again = carried([array])[0]
     assert again.dtype == array.dtype and again.shape == shape and (again == array).all()
+
+
+def test_an_array_that_counts_is_a_leaf_whose_counts_and_numbers_arrive():
+    memory, before = Memory(lines=1), Memory(lines=1).traced(np.zeros((2, 8)))
+    x = memory.traced(np.zeros((2, 8)))
+    for i in (0, 1, 0):
+        x[i, 3] += 2
+    restore((before,), carried((x,)))
+    assert before.values.tolist() == x.values.tolist() and before.fetches.tolist() == [2, 1]
+    assert (before.reads, before.writes, before.memory.fetched) == (3, 3, 3)
+    assert carried([x, object()], given=[x])[0] is x
+    assert carried([x, object()])[1].leaf == 1
 
 
 def test_what_the_reader_has_already_is_its_own_and_named_tuples_keep_their_class():

@@ -22,6 +22,7 @@ HEAD = "def normalise(word):\n"
 TANH_BACKWARD = "def tanh_backward(self, dy, saved):\n    return dy * (1 - saved.y * saved.y)\n"
 LINEAR = "def linear(self, x, weight, bias):\n    return x @ weight + bias, LinearSaved(x, weight)\n\n\n"
 BACKWARD = "def linear_backward(self, dy, saved):\n"
+TRIAD = "def triad(x, y, a, out):\n"
 ROUTE = "def pack(sequences):\n    return one_after_another(sequences)\n"
 # What is not the student's own work: the exercise, the answer, and why it is refused.
 CHEATS = {
@@ -42,6 +43,8 @@ CHEATS = {
     "library": ("01.1", f"{HEAD}    return ''.join(BasicTokenizer().tokenize(word))\n",
         "it uses minibert's own minibert.tokenizer.BasicTokenizer: return"),
     "route": ("02.4", ROUTE, "one_after_another is a route of the check."),
+    "numbers": ("16.1", f"{TRIAD}    out.values[:] = x.values + a * y.values\n    return out\n",
+        "it uses values, which is for the judge; ask an array for one number at a time"),
     "globals": ("01.1", f"{HEAD}    return normalise.__globals__\n", "it uses __globals__."),
 }  # fmt: skip
 # What must not happen to the teacher's computer: the answer, its mark, and what is said of it.
@@ -150,6 +153,20 @@ def test_broken_cells_and_notebooks_cost_only_what_stands_in_them(monkeypatch, t
     page.write_text(json.dumps({"cells": 7}))
     last = {one.exercise: one for one in grade(folder, SEED)}["03.1"]
     assert (last.mark, last.message) == ("missing", f"{page.name} is not a notebook")
+
+
+def test_the_order_of_a_loop_decides_its_mark(monkeypatch, tmp_path):
+    """What an array has counted in a child arrives, and so does what was written to it."""
+    chapters = only(monkeypatch, "16")
+    by_columns = (
+        "def column_sums(x, out):\n    for j in range(len(out)):\n        out[j] = 0\n"
+        "        for i in range(len(x)):\n            out[j] += x[i, j]\n    return out\n"
+    )
+    answers = {"16.2": by_columns, "16.3": solution("16.3")}
+    marks, messages = marks_of(hand_in(tmp_path / "student", answers, chapters))
+    assert marks == {"16.2": "wrong", "16.3": "right"}
+    assert messages["16.2"].startswith("the numbers are right, but ")
+    assert "cache lines are fetched" in messages["16.2"]
 
 
 def test_only_what_an_answer_uses_is_run(monkeypatch, tmp_path):
@@ -319,7 +336,9 @@ def graded_in_a_new_process(folder, chapters):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["right", "wrong", "half"])
 @pytest.mark.parametrize(
-    "chapters", [["01", "05", "14"], pytest.param(None, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+    "chapters",
+    [["01", "05", "14", "16"], pytest.param(None, marks=pytest.mark.exhaustive)],
+    ids=["some", "all"],
 )
 def test_a_whole_folder_gets_the_marks_that_it_deserves(kind, chapters, tmp_path):
     """Every exercise: solved, each with its first mistake, or the first chapters solved."""

@@ -53,6 +53,34 @@ def test_float32_has_sixteen_numbers_on_a_line():
     assert memory.fetched == 2
 
 
+def test_an_array_made_of_it_reads_every_number_once():
+    memory = Memory(lines=1)
+    x = memory.traced(np.arange(24.0).reshape(2, 12))
+    assert np.sum(x) == 276
+    assert (x.reads, memory.fetched) == (24, 3)
+
+
+def test_contents_of_a_copy_are_taken_over():
+    x, y = (Memory(lines=1).traced(np.zeros((2, 8))) for _ in range(2))
+    for i in (0, 1, 0):
+        y[i, 1] += 5
+    x.restore(y.contents())
+    assert x.values.tolist() == y.values.tolist()
+    assert (x.reads, x.writes, x.fetches.tolist(), x.memory.fetched) == (3, 3, [2, 1], 3)
+
+
+def test_contents_that_do_not_fit_are_refused():
+    x = Memory().traced(np.zeros(4))
+    for wrong in (
+        Memory().traced(np.zeros(5)).contents(),
+        Memory().traced(np.zeros((1, 4))).contents(),
+        x.contents()._replace(reads=0.5),
+        x.contents()._replace(fetched="0"),
+    ):
+        with pytest.raises(ValueError):
+            x.restore(wrong)
+
+
 @pytest.mark.parametrize("index", [slice(0, 2), (0, 1), -1, 4, 1.0])
 def test_only_one_number_inside_can_be_asked_for(index):
     x = Memory().traced(np.zeros(4))
