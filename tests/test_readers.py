@@ -605,8 +605,17 @@ def test_a_spoiled_file_is_read_or_refused_in_a_sentence(reader, count, place):
 def test_what_was_seen_to_end_in_a_traceback_is_refused(file, text, place):
     path = place / file
     path.write_text(text if isinstance(text, str) else json.dumps(json.loads(path.read_text()) | text))
-    with pytest.raises(InputError):
-        next(reader for reader in READERS if reader.file == file).read(place)
+    refused = [refuses(reader, place) for reader in READERS if reader.file == file]
+    assert any(refused)
+
+
+def refuses(reader, place):
+    """Whether a reader refuses its file. `minibert verify` doesn't: it lists what is wrong."""
+    try:
+        reader.read(place)
+    except InputError:
+        return True
+    return False
 
 
 def test_a_line_of_the_record_that_is_none_is_left_out(place):

@@ -381,8 +381,9 @@ class RunOptions(TrainingArguments):
             expected = next(name for name in STORED if STORED[name] == cls.COMMAND)
             raise InputError(f"{path} holds the options of minibert {command}; give a {expected}.")
         for name in unknown:
-            advice = did_you_mean(name.replace("-", "_"), fields | by_flag, "leave it out.")
-            if name not in by_flag:  # perhaps a name that other libraries have for it
+            ours = name.replace("-", "_")
+            advice = did_you_mean(ours, fields | by_flag, "leave it out.")
+            if name not in by_flag and ours not in fields:  # perhaps a name that other libraries have for it
                 advice = advice_for(name, fields) or advice
             raise InputError(f"{short(name)} is not an option of this command; {advice}", where=str(path))
 

@@ -25,7 +25,7 @@ from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 COMMANDS = commands()
 # What answers at once, or whose results are its progress.
 NO_PROGRESS = "classify compare export fill-mask gradcheck info score score-text show tag tokenize".split()
-NO_PROGRESS += ["verify"]
+NO_PROGRESS += ["doctor", "verify"]
 
 
 def printed(capsys, *words):
@@ -194,7 +194,7 @@ def test_a_value_that_cannot_be_is_answered_with_those_that_can(words, told, cap
         ),
         (
             "finetune sentiment --out x --data d --model m",
-            "TASK 'sentiment' is not known; for a table of your own give classify, multilabel, regress, ",
+            "TASK 'sentiment' is not known; did you mean classify?",
         ),
         (
             "finetune mrpc.csv --out x --data d --model m",
