@@ -31,6 +31,7 @@ from minibert.cli.shared import texts as cli_texts
 from minibert.cli.shared.messages import on_command_line
 from minibert.cli.shared.parser import Parser
 from minibert.data import corpus, json_items, lines, ner, squad, tables, trivia
+from minibert.hub.pytorch import listing
 from minibert.reports import markup
 from minibert.tasks import contexts, words
 from minibert.tasks.answering import passage
@@ -388,6 +389,13 @@ def _(text, n, tmp):
 def _(text, n, tmp):
     written(tmp, text, runlog.METRICS)
     return lambda: runlog.read_metrics(tmp)
+
+
+@case("names in many pickles")
+def _(text, n, tmp):
+    pickles = (f"cm\nn{number}\n." for number in range(n // 10))
+    file = written(tmp, "".join(pickles))
+    return lambda: listing.list_names(file)
 
 
 @case("make_books.documents_of", " ", "\n", "\n ", "A", "CHAPTER I ", "1:1 ", "[", "a\n")

@@ -1,11 +1,11 @@
 """The trained models in the package: folders of `minibert/pretrained`, known by their names."""
 
-import hashlib
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from minibert.base.errors import InputError
-from minibert.base.files import open_file
+from minibert.base.files import sha256_of
+from minibert.base.reading import byte_pieces, whole_lines
 
 DEFAULT = "english"  # which answers where a command is given no model
 BUNDLED = (DEFAULT,)
@@ -13,13 +13,15 @@ FOLDER = Path(__file__).resolve().parents[1] / "pretrained"
 DIGESTS_FILE = "SHA256SUMS"  # beside the files of a model, as sha256sum writes and checks it
 
 
-def bundled_folder(name: str) -> Path | None:
+def bundled_folder(name: str, is_checked: bool = True) -> Path | None:
     """Return the folder of a model in the package, whose files are checked once in a process.
 
     Parameters
     ----------
     name : str
         Any name of a model.
+    is_checked : bool, default True
+        Compare the files with their digests.
 
     Returns
     -------
@@ -34,26 +36,52 @@ def bundled_folder(name: str) -> Path | None:
     folder = FOLDER / name
     if name not in BUNDLED or not folder.is_dir():
         return None
-    _check_digests(folder)
+    if is_checked:
+        _check_digests(folder)
     return folder
 
 
 @cache
 def _check_digests(folder: Path) -> None:
     """Raise InputError unless every file that `DIGESTS_FILE` lists is there and has its digest."""
-    for line in _contents(folder / DIGESTS_FILE).decode("utf-8", "replace").splitlines():
-        expected, _, file = line.partition("  ")
-        path = folder / file
-        if hashlib.sha256(_contents(path)).hexdigest() != expected:
+    digests = listed_digests(_present(folder / DIGESTS_FILE))
+    for name, expected in digests.items():
+        path = _present(folder / name)
+        if sha256_of(path) != expected:
             raise _damaged(path, "its SHA-256 is not the recorded one")
 
 
-def _contents(path: Path) -> bytes:
-    """Return the bytes of a file; raise InputError if it is missing."""
+def listed_digests(path: Path) -> dict[str, str]:
+    """Read a list of digests, as sha256sum writes it.
+
+    Parameters
+    ----------
+    path : Path
+        The list.
+
+    Returns
+    -------
+    dict of str to str
+        The SHA-256 of each file, by its name, in the order of the list.
+
+    Raises
+    ------
+    InputError
+        When the list can't be read.
+    """
+    digests = {}
+    for block in whole_lines(byte_pieces(path, streams=False), path):
+        for line in filter(str.strip, block.decode("utf-8", "replace").splitlines()):
+            digest, _, name = line.partition(" ")
+            digests[str(PurePosixPath(name[1:]))] = digest.lower()  # after a space or, if binary, a star
+    return digests
+
+
+def _present(path: Path) -> Path:
+    """Return the path of a file; raise InputError if it is missing."""
     if not path.is_file():
         raise _damaged(path, "it is missing")
-    with open_file(path) as opened:
-        return opened.read()
+    return path
 
 
 def _damaged(path: Path, why: str) -> InputError:

@@ -4,6 +4,7 @@ Also open files for reading: only regular files, and whole only up to a limit.
 """
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -473,6 +474,31 @@ def crc32_of(path: str | Path) -> int:
         while chunk := file.read(1 << 20):
             checksum = zlib.crc32(chunk, checksum)
     return checksum
+
+
+def sha256_of(path: str | Path) -> str:
+    """Compute the SHA-256 of a file, as `sha256sum` prints it.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits in lower case.
+
+    Raises
+    ------
+    InputError
+        As `open_file`.
+    """
+    digest = hashlib.sha256()
+    with open_file(path) as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:

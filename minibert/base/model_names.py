@@ -53,7 +53,7 @@ def hub_cache() -> Path:
     return Path(home).expanduser() / "hub"
 
 
-def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
+def on_disk(model: str | os.PathLike[str], argument: str = "folder", is_checked: bool = True) -> Path:
     """Find the folder of a model by its name in the package, or on the Hub if it is in Hugging Face's cache.
 
     Nothing is downloaded. A folder or file of the same name takes precedence, with a warning if it hides a
@@ -66,6 +66,8 @@ def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
         A name such as "english" or "google-bert/bert-base-uncased", or any other name of a model.
     argument : str, default "folder"
         The argument that gave it, for the error.
+    is_checked : bool, default True
+        Compare the files of a model in the package with their digests.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
             reason = f"'{name}' is read from the working directory, not the model of that name in the package"
             warn(f"{reason}; write './{name}' if that is meant, or rename it.")
         return path
-    if folder := bundled_folder(name):
+    if folder := bundled_folder(name, is_checked):
         return folder
     if not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
         return path

@@ -37,7 +37,8 @@ def verify(folder: str | Path, *, replay: int | None = None) -> Verification:
     Raises
     ------
     InputError
-        When there is no run or model of that name, or the step to replay is not in the log of a pre-training.
+        When there is no run or model of that name, a file is not a pickle, or the step to replay is not in
+        the log of a pre-training.
 
     Examples
     --------
@@ -46,7 +47,7 @@ def verify(folder: str | Path, *, replay: int | None = None) -> Verification:
     OK     vocabulary: 8,192 pieces
     OK     run: finished, 1 checkpoint up to step 1,000; log up to step 1,000
     """
-    path = on_disk(folder)
+    path = on_disk(folder, is_checked=False)  # a damaged file of a model in the package is a finding
     found = Verification(path)
     native.load()  # if it warns, it does so here, where no warning is taken for a finding
     if path.is_dir():

@@ -22,7 +22,8 @@ class Finding(NamedTuple):
     message: str  # one sentence: what is wrong, and what to do
 
     def __str__(self) -> str:
-        return self.message if self.place in self.message else f"{self.place}: {self.message}"
+        is_named = self.message.startswith(self.place) or f"'{self.place}'" in self.message
+        return self.message if is_named else f"{self.place}: {self.message}"
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Verification:
         """
         text = printable(message.replace(f"{self.folder}{os.sep}", ""))
         finding = Finding(printable(place), text[:LONGEST])
-        if finding not in self.findings and len(self.findings) < MOST:
+        if len(self.findings) < MOST and finding not in self.findings:
             self.findings.append(finding)
 
     def names(self, place: str) -> bool:

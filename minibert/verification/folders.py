@@ -1,6 +1,5 @@
 """Check the folder of a run or a model: what its files state about themselves and about each other."""
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -12,9 +11,10 @@ import numpy as np
 
 from minibert import hub
 from minibert.api.runs import PRETRAINING_FILE, Run
-from minibert.base.bundled_models import DIGESTS_FILE
+from minibert.base import bundled_models
+from minibert.base.bundled_models import DIGESTS_FILE, listed_digests
 from minibert.base.errors import InputError
-from minibert.base.files import crc32_of, open_file
+from minibert.base.files import crc32_of, sha256_of
 from minibert.base.json_files import fits, read_json
 from minibert.base.model_names import (
     CHECKPOINTS,
@@ -26,7 +26,6 @@ from minibert.base.model_names import (
     config_in,
     locate,
 )
-from minibert.base.reading import byte_pieces, whole_lines
 from minibert.base.terminal import counted
 from minibert.core.config import BertConfig
 from minibert.data.shards.joined import ELSEWHERE, open_shards
@@ -74,9 +73,9 @@ def check_folder(found: Verification) -> None:
     if _leads_out(found):
         found.kind = LINKED
         return
-    if DIGESTS_FILE in has:
+    if DIGESTS_FILE in has or folder.parent == bundled_models.FOLDER:
         with found.reading(DIGESTS_FILE):
-            _check_digests(found, DIGESTS_FILE, _listed_digests(found), _sha256_of)
+            _check_digests(found, DIGESTS_FILE, listed_digests(folder / DIGESTS_FILE), sha256_of)
     if PRETRAINING_FILE in has:
         found.kind = "pre-training run"
         _check_pretraining(found)
@@ -96,13 +95,16 @@ def check_folder(found: Verification) -> None:
 def _leads_out(found: Verification) -> bool:
     """Note links that lead out of the folder, where nothing is read; return whether there are any."""
     home = Path(os.path.realpath(found.folder))
-    if home.parent.name == "snapshots":  # in Hugging Face's cache, whose files are links to ../../blobs
-        home = home.parent.parent
+    homes = [home]
+    model = home.parent.parent
+    if home.parent.name == "snapshots" and model.name.startswith("models--"):  # in Hugging Face's cache
+        homes.append(model / "blobs")
     leads_out = False
     for place, folders, files in os.walk(found.folder):
         for name in sorted((*folders, *files)):
             path = Path(place, name)
-            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):
+            target = Path(os.path.realpath(path))
+            if path.is_symlink() and not any(target.is_relative_to(one) for one in homes):
                 leads_out = True
                 link = str(path.relative_to(found.folder))
                 found.wrong(link, "is a link out of the folder, so nothing was read; put a copy there.")
@@ -110,25 +112,6 @@ def _leads_out(found: Verification) -> bool:
 
 
 # Digests
-
-
-def _listed_digests(found: Verification) -> dict[str, str]:
-    """Return the SHA-256 of each file in the list that stands beside them."""
-    path = found.folder / DIGESTS_FILE
-    digests = {}
-    for block in whole_lines(byte_pieces(path, streams=False), path):
-        for line in block.decode("utf-8", "replace").splitlines():
-            digest, _, name = line.partition(" ")
-            digests[str(PurePosixPath(name[1:]))] = digest.lower()  # after a space or, if binary, a star
-    return digests
-
-
-def _sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open_file(path) as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _check_digests(
@@ -165,7 +148,8 @@ def _check_model(found: Verification) -> Parameters | None:
         with found.reading(weights.name if weights else WEIGHTS_FILE):
             _, params, _ = hub.load(folder)
     for path in sorted(folder.glob("pytorch_model*.bin")):
-        check_pickle(found, path)
+        with found.reading(path.name):
+            check_pickle(found, path)
     with found.reading(VOCABULARY_FILE):
         tokenizer = read_tokenizer(folder)
     if config is not None and tokenizer is not None:
@@ -223,17 +207,23 @@ def check_pickle(found: Verification, path: Path) -> None:
         Receives the findings.
     path : Path
         The pickle, which is not loaded.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or is not a pickle.
     """
-    with found.reading(path.name):
-        listing = list_names(path)
-        for name in listing.foreign:
-            what = f"imports {name[:LONGEST_NAME]}, and may call it, which stored tensors do not need"
-            found.wrong(path.name, f"{what}; don't load it unless you trust its author.")
-        if listing.unread:
-            found.wrong(path.name, f"can't be listed to its end ({listing.unread}); get it again.")
-        own = [name for name in listing.names if name not in listing.foreign]
-        if own:
-            found.right(f"{path.name}: imports {', '.join(own)}, which stored tensors need")
+    listing = list_names(path)
+    for name in listing.foreign:
+        what = f"imports {name[:LONGEST_NAME]}, and may call it, which stored tensors do not need"
+        found.wrong(path.name, f"{what}; don't load it unless you trust its author.")
+    if listing.unread:
+        found.wrong(path.name, f"can't be listed to its end ({listing.unread}); get it again.")
+    own = [name for name in listing.names if name not in listing.foreign]
+    if own:
+        found.right(f"{path.name}: imports {', '.join(own)}, which stored tensors need")
+    elif not listing.foreign and not listing.unread:
+        found.right(f"{path.name}: imports nothing")
 
 
 # Runs
@@ -335,6 +325,35 @@ def _check_shards(found: Verification, tokenizer: Tokenizer | None) -> None:
         found.right(f"shards: {opened.n_tokens:,} tokens of {counted(opened.n_documents, 'document')}")
 
 
+def load_kept(path: Path, config: Any, numbers: int) -> Checkpoint | None:
+    """Load a checkpoint; None if the run, which may be going on, has removed it in the meantime.
+
+    Parameters
+    ----------
+    path : Path
+        The checkpoint, which was there when the folder was listed.
+    config : BertConfig, BilstmConfig or None
+        The configuration that it must have; None for any.
+    numbers : int
+        How many numbers a position in the data has.
+
+    Returns
+    -------
+    Checkpoint or None
+
+    Raises
+    ------
+    InputError
+        When it is damaged, or has another configuration.
+    """
+    try:
+        return load_checkpoint(path, config, lambda text: None, numbers)
+    except InputError:
+        if os.path.lexists(path):
+            raise
+        return None
+
+
 def _check_training(
     found: Verification, report: Mapping[str, Any] | None, config: Any, numbers: int
 ) -> Checkpoint | None:
@@ -346,19 +365,20 @@ def _check_training(
     last = None
     for path in checkpoints(found.folder / CHECKPOINTS):
         with found.reading(f"{CHECKPOINTS}/{path.name}"):
-            last = load_checkpoint(path, config, lambda text: None, numbers)
-            kept[last.state["step"]] = last.state.get("tokens", 0)
+            if checkpoint := load_kept(path, config, numbers):
+                last = checkpoint
+                kept[last.state["step"]] = last.state.get("tokens", 0)
     end = report["steps"] if report else None
     newest = max(kept, default=0)
-    goes_on = newest > end if end is not None else True
+    is_ahead = end is not None and newest > end  # of the report, which is of an earlier end
     reached = 0
     if os.path.lexists(found.folder / METRICS) or newest or end:
         with found.reading(METRICS):
-            reached = check_log(found, kept, None if goes_on else end)
+            reached = check_log(found, kept, None if is_ahead else end)
     if found.kind == "pre-training run" and end is not None and newest < end:
         what = f"there is no checkpoint of the last step, {end:,}, so that the run can't be resumed"
         found.wrong(CHECKPOINTS, f"{what}; {COPY}.")
-    state = "unfinished" if goes_on else "finished"
+    state = "unfinished" if end is None or max(newest, reached) > end else "finished"
     if kept:
         state += f", {counted(len(kept), 'checkpoint')} up to step {newest:,}"
     found.right(f"run: {state}; log up to step {reached:,}")

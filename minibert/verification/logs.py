@@ -24,7 +24,8 @@ def check_log(found: Verification, kept: Mapping[int, int], end: int | None) -> 
     kept : mapping of int to int
         The tokens that the run had read, by step, as its checkpoints have them.
     end : int or None
-        The last step of a finished run; None for a run that is not finished.
+        The step of the run's report; None where there is none, or a checkpoint is ahead of it. A log that is
+        ahead of it is that of a run that goes on.
 
     Returns
     -------
@@ -37,7 +38,8 @@ def check_log(found: Verification, kept: Mapping[int, int], end: int | None) -> 
     for number, line in _lines(found.folder / METRICS):
         values = _parsed(line)
         if values is None:
-            is_cut = end is None and not line.endswith(b"\n")  # by a crash, or still being written
+            goes_on = end is None or last > end
+            is_cut = goes_on and not line.endswith(b"\n")  # by a crash, or still being written
             if not is_cut:
                 wrong["no record can be read in line {}"].append(f"{number:,}")
             continue
@@ -68,7 +70,7 @@ def _compare(
 ) -> None:
     """Compare the log with the checkpoints, none of which is ahead of it, and with the report."""
     newest = max(kept, default=0)
-    if end is not None and last != end:
+    if end is not None and last < end:
         found.wrong(METRICS, f"it ends at step {last:,}, and report.json is of step {end:,}; {RESTORE}.")
     elif newest > last:
         found.wrong(METRICS, f"it ends at step {last:,}, before the checkpoint of {newest:,}; {RESTORE}.")

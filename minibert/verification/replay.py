@@ -16,7 +16,7 @@ from minibert.base.model_names import CHECKPOINTS, kept_steps
 from minibert.base.terminal import counted
 from minibert.data.instances import split_documents
 from minibert.data.shards.joined import open_shards
-from minibert.hub.checkpoint import Checkpoint, load_checkpoint
+from minibert.hub.checkpoint import Checkpoint
 from minibert.pretraining.budget import timetable_of
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
@@ -28,6 +28,7 @@ from minibert.training.loop import State
 from minibert.training.runlog import METRICS, SPEEDS, read_metrics
 from minibert.training.step import start
 from minibert.verification.findings import Verification
+from minibert.verification.folders import load_kept
 
 MOST_MINUTES = 10  # that the steps up to the one asked for took in the run
 ROUNDING = 1e-3  # the largest relative difference that is taken for another rounding
@@ -52,13 +53,18 @@ def replay_step(found: Verification, step: int) -> None:
     InputError
         When the log has no such step.
     """
-    log = {int(line["step"]): line for line in read_metrics(found.folder) if "learning_rate" in line}
+    log: Log | None = None
+    with found.reading(METRICS):
+        lines = read_metrics(found.folder)
+        log = {int(line["step"]): line for line in lines if "learning_rate" in line}
+    if log is None:
+        return
     if step not in log:
         has = f"it has {min(log):,} to {max(log):,}" if log else "it has none"
         raise InputError(f"replay={step} is not a step in {METRICS}; {has}.", replay=step)
     try:
         _compare(found, step, log)
-    except (ValueError, LookupError, TypeError, RunError) as error:  # InputError is a ValueError
+    except (InputError, RunError) as error:
         found.wrong(METRICS, f"step {step:,} can't be computed again: {error}")
 
 
@@ -104,7 +110,8 @@ def _reason(found: Verification, task: Pretraining, differing: Mapping[int, Any]
     before = read_json(report) if report.is_file() else {}
     for field, value in (("engine", task.ops.name), ("dtype", task.options.dtype)):
         if before.get(field, value) != value:
-            return f"the run computed with {field} {before[field]}, which rounds differently; replay it there"
+            what = f"the run computed with {field} {before[field]}, which rounds differently"
+            return f"{what}; replay it where that {field} works"
     pairs = [pair for unequal in differing.values() for pair in unequal.values()]
     largest = max(abs(logged - computed) / max(abs(logged), 1e-9) for logged, computed in pairs)
     if largest <= ROUNDING:
@@ -132,11 +139,9 @@ def _task(found: Verification) -> Pretraining:
 
 def _state_before(found: Verification, task: Pretraining, step: int) -> tuple[State, Timetable]:
     """Return the last state before a step that the folder has, and the plan of the steps after it."""
-    kept = kept_steps(found.folder / CHECKPOINTS)
-    before = [path for number, path in kept if number < step]
-    checkpoint = _loaded(before[-1], task) if before else None
+    checkpoint = _last_before(found, task, step)
     state = task.start(checkpoint)
-    newest = _loaded(kept[-1][1], task) if kept else None
+    newest = _last_before(found, task, math.inf)
     if newest is not None:
         since, _ = newest.state.get("plan", {}).get("replanned", (0, 0))
         if since <= state.step:
@@ -151,9 +156,12 @@ def _state_before(found: Verification, task: Pretraining, step: int) -> tuple[St
     return state, timetable_of(state)
 
 
-def _loaded(path: Any, task: Pretraining) -> Checkpoint:
-    """Load a checkpoint of the run."""
-    return load_checkpoint(path, task.config, lambda text: None, 4)
+def _last_before(found: Verification, task: Pretraining, step: float) -> Checkpoint | None:
+    """Load the last checkpoint before a step; None if there is none."""
+    for number, path in reversed(kept_steps(found.folder / CHECKPOINTS)):
+        if number < step and (checkpoint := load_kept(path, task.config, 4)):
+            return checkpoint
+    return None
 
 
 def _computed(

@@ -100,7 +100,10 @@ def test_another_engine_or_precision_is_given_as_the_reason(copied, name, value)
     change_parameters(copied / "checkpoints/step-000000004.safetensors", scaled)
     change_json(copied / "report.json", **{name: value})
     [(_, message)] = found(copied, 5)
-    assert f"the run computed with {name} {value}, which rounds differently; replay it there" in message
+    assert (
+        f"the run computed with {name} {value}, which rounds differently; replay it where that {name} works"
+        in message
+    )
 
 
 @pytest.mark.thorough
@@ -117,7 +120,34 @@ def test_steps_on_both_sides_of_a_new_length_have_the_bits_of_the_log(corpus, tm
     assert "step 3 can't be computed again: the run was given another length at step 4" in message
 
 
+def test_a_checkpoint_that_the_run_removes_meanwhile_gives_way_to_an_earlier_one(copied, monkeypatch):
+    listed = replay.kept_steps(copied / "checkpoints")
+    monkeypatch.setattr(replay, "kept_steps", lambda folder: listed)
+    (copied / "checkpoints/step-000000004.safetensors").unlink()
+    verified = minibert.verify(copied, replay=5)
+    assert verified.findings == []
+    assert "step 5, computed again from the checkpoint of step 2 by numpy" in verified.checked[-1]
+
+
 # What can't be computed
+
+
+def test_without_a_log_all_that_is_wrong_is_listed(copied):
+    (copied / "metrics.jsonl").unlink()
+    (copied / "vocab.txt").write_text("altered")
+    without = minibert.verify(copied).findings
+    assert {"metrics.jsonl", "vocab.txt"} <= {place for place, _ in without}
+    assert minibert.verify(copied, replay=5).findings == without
+
+
+@pytest.mark.parametrize("kind", [ValueError, LookupError, TypeError])
+def test_a_mistake_of_the_program_is_not_taken_for_a_finding(copied, monkeypatch, kind):
+    def mistaken(found):
+        raise kind("a mistake")
+
+    monkeypatch.setattr(replay, "_task", mistaken)
+    with pytest.raises(kind, match="a mistake"):
+        minibert.verify(copied, replay=5)
 
 
 def test_a_step_of_a_run_whose_text_is_gone_or_altered_is_refused(copied):

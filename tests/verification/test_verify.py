@@ -15,12 +15,16 @@ from small_runs import change_json, change_lines, change_record, make_old, run_o
 from small_tasks import small_options, write_model
 
 import minibert
-from minibert import cli
+from minibert import cli, hub
+from minibert.base import bundled_models
+from minibert.base.bundled_models import listed_digests
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
+from minibert.hub.checkpoint import load_checkpoint
 from minibert.model.params import Head
 from minibert.pretraining import evaluation
 from minibert.pretraining.run import pretrain
+from minibert.verification import Finding, folders
 
 
 def found(folder):
@@ -63,6 +67,7 @@ def with_nan(lines):
     return [*lines[:-1], '{"step": 6, "held_out_loss": NaN}\n']
 
 
+SYSTEM = f"{os.system.__module__}.system"
 FIRST, LAST = (f"checkpoints/step-00000000{step}.safetensors" for step in (2, 6))
 LOG = "metrics.jsonl"
 # What is done to which file, and what the line about it has to say.
@@ -107,6 +112,11 @@ DAMAGE = {
     "a loss is not a number": (LOG, lambda at: change_lines(at, with_nan), "not finite at step 6;"),
     "not a record": (LOG, lambda at: change_lines(at, lambda x: [*x[:3], "\0\n", *x[3:]]), "read in line 4;"),
     "the log ends early": (LOG, lambda at: change_lines(at, lambda x: x[:4]), "it ends at step 4,"),
+    "the log is cut short": (
+        LOG,
+        lambda at: change_lines(at, lambda x: [*x[:-1], x[-1][:9]]),
+        "no record can be read in line 7;",
+    ),
     "a log of another run": (LOG, lambda at: change_record(at.parent, 4, tokens=7), "its checkpoint"),
     "the log is missing": (LOG, os.unlink, "There is no file 'metrics.jsonl'"),
     "a bit of a checkpoint": (FIRST, flip, "the checksum of v differs"),
@@ -246,6 +256,18 @@ def test_a_run_that_goes_on_beyond_its_report_is_whole(corpus, tmp_path, monkeyp
     assert "digests: 5 of 5" in assert_whole(out, "pre-training run")
 
 
+def test_a_run_that_is_resumed_but_has_no_new_checkpoint_is_unfinished(copied):
+    (copied / LAST).unlink()
+    change_json(copied / "report.json", steps=4, crc32=None)
+    fourth = load_checkpoint(copied / "checkpoints/step-000000004.safetensors").params
+    hub.save_hf(copied, fourth.config, fourth)
+    change_lines(copied / LOG, lambda lines: [*lines[:6], lines[5][:30]])  # the last is still being written
+    text = assert_whole(copied, "pre-training run")
+    assert "run: unfinished, 3 checkpoints up to step 4; log up to step 6" in text
+    change_lines(copied / LOG, lambda lines: lines[:3])
+    assert "it ends at step 3, and report.json is of step 4" in found(copied)[0][1]
+
+
 @pytest.mark.thorough
 def test_digests_depend_on_the_weights_alone(corpus, trained, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "PASSES", 1)
@@ -360,6 +382,40 @@ def test_sums_of_a_packaged_model_are_compared(model, tmp_path):
     assert "names '../x'" in said["SHA256SUMS"]
 
 
+def test_empty_lines_of_a_list_of_digests_are_skipped(model, tmp_path):
+    folder = shutil.copytree(model, tmp_path / "model")
+    digest = hashlib.sha256((folder / "vocab.txt").read_bytes()).hexdigest()
+    (folder / "SHA256SUMS").write_text(f"\n{digest}  vocab.txt\n \n\n")
+    assert "digests: 1 of 1 file as in SHA256SUMS" in assert_whole(folder, "model")
+    assert listed_digests(folder / "SHA256SUMS") == {"vocab.txt": digest}
+
+
+def test_damage_of_the_model_in_the_package_is_a_finding(model, tmp_path, monkeypatch):
+    folder = shutil.copytree(model, tmp_path / "pretrained" / "english")
+    digest = hashlib.sha256((folder / "tokenizer_config.json").read_bytes()).hexdigest()
+    (folder / "SHA256SUMS").write_text(f"{digest}  tokenizer_config.json\n")
+    monkeypatch.setattr(bundled_models, "FOLDER", folder.parent)
+    monkeypatch.chdir(tmp_path)
+    assert found("english") == []
+    with (folder / "tokenizer_config.json").open("a") as file:
+        file.write("\n")
+    expected = "was changed: its digest is another than in SHA256SUMS; restore it from a copy."
+    assert found("english") == [("tokenizer_config.json", expected)]
+    (folder / "SHA256SUMS").unlink()
+    [(place, message)] = found("english")
+    assert place == "SHA256SUMS" and "There is no file 'SHA256SUMS'" in message
+
+
+@pytest.mark.parametrize("place, message, expected", [
+    ("config.json", "config.json is damaged.", "config.json is damaged."),
+    ("config.json", "There is no file 'config.json'.", "There is no file 'config.json'."),
+    ("config.json", "is not tokenizer_config.json.", "config.json: is not tokenizer_config.json."),
+    ("1", "there is no line of step 16.", "1: there is no line of step 16."),
+])  # fmt: skip
+def test_a_finding_names_its_file_once(place, message, expected):
+    assert str(Finding(place, message)) == expected
+
+
 def test_the_vocabulary_of_another_model_is_named(model, tmp_path):
     folder = shutil.copytree(model, tmp_path / "model")
     (folder / "tokenizer.json").unlink()
@@ -375,7 +431,7 @@ def test_a_pickled_model_with_a_foreign_name_is_named_and_not_called(model, tmp_
     folder = shutil.copytree(model, tmp_path / "model")
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Harmful(tmp_path / "called")))
     [(place, message)] = found(folder)
-    assert place == "pytorch_model.bin" and "imports posix.system, and may call it" in message
+    assert place == "pytorch_model.bin" and f"imports {SYSTEM}, and may call it" in message
     assert not (tmp_path / "called").exists()
 
 
@@ -412,6 +468,33 @@ def test_a_link_within_the_folder_and_those_of_the_cache_are_followed(model, tmp
     for path in blobs.iterdir():
         (snapshot / path.name).symlink_to(f"../../blobs/{path.name}")
     assert_whole(snapshot, "model")
+
+
+@pytest.mark.parametrize("folder, target", [
+    ("snapshots/books", "secret"),
+    ("models--a--b/snapshots/1", "secret"),
+    ("models--a--b/snapshots/1", "models--a--b/refs/main"),
+    ("models--a--b/others/1", "models--a--b/blobs/1"),
+])  # fmt: skip
+def test_of_the_cache_only_the_blobs_of_the_model_are_read(model, tmp_path, folder, target):
+    """A folder that is merely called as in Hugging Face's cache has no right to what is beside it."""
+    at = shutil.copytree(model, tmp_path / folder)
+    (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / target).write_text("not to be read")
+    (at / "more").symlink_to(tmp_path / target)
+    [(place, message)] = found(at)
+    assert place == "more" and "is a link out of the folder" in message
+
+
+def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_a_finding(copied, monkeypatch):
+    (copied / LAST).unlink()
+    (copied / "report.json").unlink()
+    listed = folders.checkpoints(copied / "checkpoints")
+    monkeypatch.setattr(folders, "checkpoints", lambda folder: listed)
+    (copied / FIRST).unlink()
+    assert "run: unfinished, 2 checkpoints up to step 4" in assert_whole(copied, "pre-training run")
+    cut(listed[0])
+    assert [place for place, _ in found(copied)] == [f"checkpoints/{listed[0].name}"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

@@ -6,6 +6,7 @@ instructions in `pickletools`, keeps only the strings on it, from which names ar
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from pickletools import genops, markobject
@@ -13,14 +14,20 @@ from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError
 from minibert.base.files import open_file
-from minibert.hub.pytorch.pickled import DAMAGED, MAGIC
+from minibert.hub.pytorch.pickled import DAMAGED
 from minibert.hub.pytorch.unpickling import ALLOWED
 
 LARGEST = 1 << 26  # bytes of a pickle that are read; that of a BERT-large has some 60,000
 MOST_INSTRUCTIONS = 1 << 20  # in a file
 MOST_MEMBERS = 16  # pickles in an archive
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # that PyTorch reads
+READ = 5  # pickles that PyTorch reads of a file in its older layout, before the numbers
 COMPUTED = "a name that is computed"  # so that it can't be told without running the pickle
 OWN = {f"{module}.{name}" for module, name in ALLOWED}  # names that stored tensors need
+
+
+class TooLong(Exception):
+    """Report a file of which only the beginning is listed."""
 
 
 class Listing(NamedTuple):
@@ -65,10 +72,13 @@ def list_names(path: Path) -> Listing:
         raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file.") from error
-    except DAMAGED as error:
+    except TooLong as error:
+        return Listing(tuple(found.names), str(error))
+    except (*DAMAGED, zlib.error) as error:
         unread = str(error)[:200]
-    if not found.instructions:
-        raise InputError(f"{path} is not a pickle ({unread or 'it holds none'}); give one of torch.save.")
+    if not found.names and not found.complete:
+        what = f"is not a pickle ({unread or 'it holds none'})"
+        raise InputError(f"{path} {what}; copy it again, or name its folder if it is part of a model.")
     return Listing(tuple(found.names), unread)
 
 
@@ -77,57 +87,60 @@ def _members(file: Any) -> Iterator[bytes]:
     with zipfile.ZipFile(file) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".pkl")]
         for member in members[:MOST_MEMBERS]:
+            if member.compress_type not in COMPRESSIONS:
+                raise ValueError(f"{member.filename[:100]} is compressed in a way that PyTorch does not read")
             with archive.open(member) as opened:
                 yield opened.read(LARGEST + 1)
         if len(members) > MOST_MEMBERS:
-            raise ValueError(f"it has {len(members):,} pickles")
+            raise TooLong(f"it has {len(members):,} pickles")
 
 
 class _Names:
-    """The names in some pickles; ValueError says why the rest of one can't be told."""
+    """The names in some pickles; ValueError or TooLong says why the rest of one can't be told."""
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
+        self.complete = 0  # pickles
         self.instructions = 0
 
     def add_all(self, data: bytes) -> None:
         """Add the names of the pickles that follow one another in some bytes.
 
-        PyTorch's older layout has five, and then numbers; of others, those count that are complete.
+        PyTorch's older layout has `READ`, and then numbers; of what follows, only complete pickles count.
         """
         file = io.BytesIO(data)
-        n_read = 5 if data[2:].startswith(b"\x8a\x0a" + MAGIC.to_bytes(10, "little")) else 1
         number = 0
         while file.tell() < len(data):
             number += 1
-            before = dict(self.names)
+            names = self.names if number <= READ else {}
             try:
-                self._add(file)
+                self._add(file, names)
             except ValueError as error:
-                if number > n_read:  # numbers, or something else that no pickle is
-                    self.names = before
+                if number > READ:  # numbers, or something else that is not a pickle
                     return
                 if len(data) > LARGEST:
-                    raise ValueError(f"it has more than {LARGEST >> 20} MiB") from error
+                    raise TooLong(f"it has more than {LARGEST >> 20} MiB") from error
                 raise
+            self.names |= names
+            self.complete += 1
 
-    def _add(self, file: io.BytesIO) -> None:
-        """Add the names of one pickle, up to where it is damaged."""
+    def _add(self, file: io.BytesIO, names: dict[str, None]) -> None:
+        """Add the names of one pickle to `names`, up to where it is damaged."""
         stack: list[Any] = []
         memo: dict[Any, Any] = {}
         for opcode, argument, _ in genops(file):
             self.instructions += 1
             if self.instructions > MOST_INSTRUCTIONS:
-                raise ValueError(f"it has more than {MOST_INSTRUCTIONS:,} instructions")
+                raise TooLong(f"it has more than {MOST_INSTRUCTIONS:,} instructions")
             name = opcode.name
             if name in ("GLOBAL", "INST"):
-                self.names[str(argument).replace(" ", ".", 1)] = None
+                names[str(argument).replace(" ", ".", 1)] = None
             elif name == "STACK_GLOBAL":
                 parts = stack[-2:]
                 is_plain = len(parts) == 2 and all(type(part) is str for part in parts)
-                self.names[".".join(parts) if is_plain else COMPUTED] = None
+                names[".".join(parts) if is_plain else COMPUTED] = None
             elif name.startswith("EXT"):
-                self.names[f"number {argument} of copyreg's registry"] = None
+                names[f"number {argument} of copyreg's registry"] = None
             elif name == "MEMOIZE":
                 memo[len(memo)] = stack[-1] if stack else None
             elif name.endswith("PUT"):

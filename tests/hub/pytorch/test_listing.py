@@ -8,6 +8,7 @@ import struct
 import zipfile
 
 import pytest
+from command import ends_badly
 from paths import GOLDEN
 
 import minibert
@@ -15,6 +16,7 @@ from minibert import cli
 from minibert.base.errors import InputError
 from minibert.hub.pytorch import listing
 from minibert.hub.pytorch.listing import COMPUTED, list_names
+from minibert.hub.pytorch.pickled import MAGIC
 
 SYSTEM = f"{os.system.__module__}.system"
 TENSORS = ("collections.OrderedDict", "torch._utils._rebuild_tensor_v2", "torch.FloatStorage")
@@ -98,8 +100,17 @@ def test_a_computed_name_and_numbers_of_a_registry_are_foreign(tmp_path):
 
 
 def test_numbers_behind_a_pickle_are_not_taken_for_names(tmp_path):
-    data = pickle.dumps([1, 2]) + b"cposix\nsystem\n\xff\xff"
+    data = 5 * pickle.dumps([1, 2]) + b"cposix\nsystem\n\xff\xff"
     assert list_names(written(tmp_path / "x.pkl", data)) == ((), "")
+
+
+@pytest.mark.parametrize("n_before", range(5))
+def test_an_incomplete_pickle_among_the_five_that_pytorch_reads_is_listed(tmp_path, n_before):
+    first = f"\x80\x02L{MAGIC}L\n.".encode("latin-1")
+    assert pickle.loads(first) == MAGIC  # as torch.load sees it, though the bytes are not those of torch.save
+    data = n_before * first + b"cposix\nsystem\n(Vx\ntR\xff"
+    found = list_names(written(tmp_path / "x.bin", data))
+    assert found.names == ("posix.system",) and "unknown" in found.unread
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\1", b"\xff"])
@@ -108,6 +119,31 @@ def test_what_is_not_a_pickle_is_refused(tmp_path, data):
         list_names(written(tmp_path / "x.pkl", data))
     with pytest.raises(InputError, match="x.pt is not a pickle"):
         list_names(archived(tmp_path / "x.pt", b""))
+
+
+def test_a_file_that_merely_begins_like_a_pickle_is_not_one(tmp_path):
+    for data in (b"(\1\0\0\0\0\0\0{}", b"0\xff"):
+        with pytest.raises(InputError, match="x.bin is not a pickle .*name its folder if it is part of a"):
+            list_names(written(tmp_path / "x.bin", data))
+    assert list_names(written(tmp_path / "x.bin", pickle.dumps({"a": 1}))) == ((), "")
+
+
+# Archives that are damaged
+
+METHODS = [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_damaged_compressed_pickle_is_a_finding_after_the_names_before_it(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "x.pt", "w") as archive:
+        archive.writestr("1/data.pkl", b"cposix\nsystem\n.")
+        archive.writestr("2/data.pkl", pickle.dumps(list(range(1000))), compress_type=method)
+        start = archive.getinfo("2/data.pkl").header_offset + 30 + len("2/data.pkl")
+    data = bytearray((tmp_path / "x.pt").read_bytes())
+    data[start : start + 60] = 60 * b"\xff"
+    found = list_names(written(tmp_path / "x.pt", data))
+    assert found.names == ("posix.system",) and found.unread
+    assert len(minibert.verify(tmp_path / "x.pt").findings) == 2
 
 
 # What is endless
@@ -159,3 +195,18 @@ def test_the_command_lists_names_and_ends_with_one_where_they_are_foreign(tmp_pa
     assert [str(finding) for finding in minibert.verify(path).findings][1:] == [
         "x.ckpt: can't be listed to its end (pickle exhausted before seeing STOP); get it again."
     ]
+
+
+def test_a_pickle_without_names_is_said_to_import_nothing(tmp_path, capsys):
+    path = written(tmp_path / "x.pkl", pickle.dumps({"a": [1, 2.5, None]}))
+    assert cli.main(["verify", str(path)]) == 0
+    assert capsys.readouterr().out == "OK     x.pkl: imports nothing\n"
+    for data in (pickle.dumps({"a": 1}) + b"\xff", pickle.dumps(Harmful(tmp_path / "called"))):
+        verified = minibert.verify(written(tmp_path / "x.pkl", data))
+        assert verified.checked == [] and len(verified.findings) == 1
+
+
+def test_weights_that_are_not_a_pickle_are_refused_with_the_advice_to_name_the_folder(model, capsys):
+    said = ends_badly(capsys, 2, "verify", str(model / "model.safetensors"))
+    assert "model.safetensors is not a pickle (" in said
+    assert said.endswith("; copy it again, or name its folder if it is part of a model.\n")
