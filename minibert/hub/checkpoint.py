@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from minibert.base.errors import InputError, RunError
 from minibert.base.files import atomic_tensors, open_file, writing
-from minibert.base.json_files import parse_json
+from minibert.base.json_files import fits, parse_json
 from minibert.base.model_names import kept_steps, step_of
 from minibert.base.terminal import emit
 from minibert.core.config import BertConfig
@@ -30,6 +30,8 @@ from minibert.model.params import PRETRAINING, Head, Parameters, parameter_table
 FORMAT = "minibert checkpoint 1"
 HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # required fields and their types
 BUFFERS = ("params", "m", "v")
+# Fields of the plan of a pre-training, from which its timetable is made.
+PLAN = {"total_steps": int, "timetable": list[tuple[float, float]], "replanned": tuple[int, int]}
 
 
 def _is_count(value: Any) -> bool:
@@ -45,13 +47,20 @@ def _is_position(value: Any) -> bool:
     return all(map(_is_count, counts))
 
 
+def _is_plan(value: Any) -> bool:
+    """Return whether a JSON value is the plan of a run; the fields in `PLAN` may be missing, not malformed."""
+    if not isinstance(value, dict) or value.get("timetable") == []:
+        return False
+    return all(fits(value[name], kind) for name, kind in PLAN.items() if name in value)
+
+
 # The fields that the state of a run may have, each with a function that checks its value.
 STATE: dict[str, Callable[[Any], bool]] = {
     "step": _is_count,
     "position": _is_position,
     "seconds": lambda x: type(x) in (int, float) and 0 <= x < math.inf,
     "tokens": _is_count,
-    "plan": lambda x: isinstance(x, dict),
+    "plan": _is_plan,
 }
 
 
