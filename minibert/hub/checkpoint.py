@@ -48,7 +48,7 @@ def _is_position(value: Any) -> bool:
 
 
 def _is_plan(value: Any) -> bool:
-    """Return whether a JSON value is the plan of a run; the fields in `PLAN` may be missing, not malformed."""
+    """Return whether a JSON value is the plan of a run, whose fields in `PLAN` may be missing."""
     if not isinstance(value, dict) or value.get("timetable") == []:
         return False
     return all(fits(value[name], kind) for name, kind in PLAN.items() if name in value)
