@@ -407,8 +407,8 @@ def learnt_by_heart(run: Record) -> Verdict:
 
     Training examples that can be fitted and dev examples that can't: the labels do not belong to the texts
     (shuffled, shifted by a row), or the texts do not tell them, or they are far too few. For classes, the
-    later evaluations decide, as the best of many epochs is a lucky one: their mean metric is at most a quarter
-    of the 95% interval, about one standard error, above that of the constant answer.
+    later evaluations decide, as the best of many epochs is a lucky one: their mean is at most a quarter of
+    the 95% interval, about one standard error, above that of the constant answer.
     """
     guess = _no_better_than(run)
     if not guess or run.last_loss > 2 / 3 * run.first_loss:
