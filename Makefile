@@ -60,7 +60,6 @@ pretrain: $(VENV)/.with-plots ## train a small BERT for MINUTES on the books in 
 
 english: $(VENV)/.with-plots ## train the BERT in the package anew, into runs/english, and pack it; hours, and it goes on where it was
 	$(BIN)/python benchmarks/english.py $(ARGS)
-	$(BIN)/python benchmarks/english_pack.py runs/english/run
 
 test: $(VENV)/.with-test ## the quick tests: some five minutes on two cores, with the installation
 	$(PYTEST) -m "not slow and not thorough" --hypothesis-profile quick $(TESTS) $(ARGS)

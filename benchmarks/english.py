@@ -1,11 +1,12 @@
-"""Train `english`, the BERT in the package, from its text to its run.
+"""Train `english`, the BERT in the package: from its text to the folder in the package.
 
     python benchmarks/english.py [--out runs/english] [--steps N] [--threads N]
 
-The text is the English Wikipedia sample and the public-domain books in MINIBERT_DATA/text, and the books in
-the package. Left out are articles and chapters that share 13 words in a row with a task that the model is
-measured on, chapters that are also in the package's books, and Frankenstein, on which the model is measured
-as well. Every finished part stays in --out; the same command continues from there and gives the same bytes.
+The text is a sample of the English Wikipedia and the public-domain books in MINIBERT_DATA/text, and the
+books in the package. Left out are articles and chapters that share 13 words in a row with a task that the
+model is measured on, chapters that are also in the package's books, and Frankenstein, on which the model is
+measured as well. Every finished part stays in --out; the same command continues from there and, on a
+processor of the same kind, gives the same bytes. The finished run is packed as the model in the package.
 """
 
 import argparse
@@ -18,6 +19,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from english_pack import pack
+
+from minibert.base.bundled_models import DEFAULT, FOLDER
 from minibert.base.json_files import read_json
 from minibert.data.corpus import SentenceStream, embedded_corpus
 
@@ -61,9 +65,16 @@ def main() -> None:
     threads = ["--threads", str(given.threads)] if given.threads else []
     folder = given.out / "run"
     if (folder / "training.json").exists():
+        begun = read_json(folder / "training.json", {"steps": int})["steps"]
+        if begun != given.steps:
+            sys.exit(
+                f"english.py: {folder} has a run of {begun} steps, not {given.steps}; give another --out."
+            )
         run("pretrain", "--out", folder, "--resume", *threads)
     else:
         run("pretrain", "--shards", shards, "--out", folder, "--steps", str(given.steps), *RUN, *threads)
+    for name, value in pack(folder, FOLDER / DEFAULT).items():
+        print(f"{value:>17}  {name}")
 
 
 def run(*words: str | Path) -> None:

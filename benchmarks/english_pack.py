@@ -130,6 +130,7 @@ def card_of(run: Path, about: Exported) -> str:
     card = model_card(run, about)
     card = replaced(r"^- Text: [^\n]*$", TEXT, card)
     card = replaced(r"^## Use\n.*?(?=^## )", USE, card)
+    card = replaced("that it and the model before it learnt from", "that it learnt from", card)
     card = re.sub(r'"dataset": {[^}]*}', DATASET, card)
     card = replaced(f"^{LIBRARY}", f'{LIBRARY}license: "apache-2.0"\n', card)
     return replaced(f"^- {re.escape(LIMITS[-1])}\n", "", card) + LICENCE

@@ -152,7 +152,8 @@ def explains_unknown_arguments(
 
 def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: str) -> str:
     """Say what to do instead of giving a method an argument that it does not have."""
-    if advice := METHOD_ARGUMENTS.get(method, {}).get(unknown):
+    advice = METHOD_ARGUMENTS.get(method, {}).get(unknown, "")
+    if advice and _is_possible(advice, estimator, method, names):
         return advice
     if unknown in DEV_ARGUMENTS and "dev" in names:
         return f"{method} takes dev=(X_dev, y_dev)."
@@ -164,6 +165,13 @@ def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: s
     if option := name_here(unknown, options):
         return f"give {option} to {estimator.__name__}(...)."
     return did_you_mean(unknown, names, "leave it out.")
+
+
+def _is_possible(advice: str, estimator: Any, method: str, names: list[str]) -> bool:
+    """Return whether the method or argument that an advice names is there, and is another one."""
+    if "predict_proba" in advice:
+        return method != "predict_proba" and hasattr(estimator, "predict_proba")
+    return "y" in names or "mean y?" not in advice
 
 
 def with_parameters(text: str | None, kind: Any) -> str:

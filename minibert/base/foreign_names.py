@@ -147,7 +147,9 @@ FOREIGN_NAMES = {
     "load_best_model_at_end": _BEST,
     **dict.fromkeys(("metric_for_best_model", "metric", "metrics", "scoring", "compute_metrics"), _METRIC),
     **dict.fromkeys(("push_to_hub", "hub_model_id"), Foreign((), NO_UPLOAD)),
-    "save_strategy": Foreign((), "A run is saved when it is interrupted, and at its end; leave it out."),
+    "save_strategy": Foreign(
+        ("checkpoint_steps",), "It is a number; else there is a checkpoint every 5 minutes."
+    ),
     "device": Foreign((), 'For a GPU give engine="jax"; it takes the first one.'),
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
 }

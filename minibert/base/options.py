@@ -410,7 +410,7 @@ class RunOptions(TrainingArguments):
         rule = {"kind": self.optimizer, "eps": self.adam_eps}
         return rule | {name: getattr(self, name) for name in names}
 
-    def where_open(self, answers: Mapping[str, Any]) -> Self:
+    def with_defaults(self, answers: Mapping[str, Any]) -> Self:
         """Return a copy in which answers replace fields that are None.
 
         Parameters

@@ -391,7 +391,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         }
         if self.long == "windows":
             answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}
-        return self.where_open(answers)
+        return self.with_defaults(answers)
 
     @property
     def learning_rate(self) -> float:

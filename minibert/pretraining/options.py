@@ -243,7 +243,7 @@ class PretrainOptions(RunOptions):
         if self.steps and not recipe.seq_length:
             sequences = self.steps * (self.batch_size or recipe.batch_size)
             answers["seq_length"] = self.schedule_for(lambda longest: sequences * longest)
-        return self.where_open(answers)
+        return self.with_defaults(answers)
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ def test_every_model_is_measured_once_and_the_untrained_one_has_its_shape(option
         "book-small.json",
         "rte-untrained-3.json",
         "rte-small-3.json",
+        "options.json",
     }
     assert minibert.load(tmp_path / "cells" / "untrained").config == minibert.load(model).config
     shutil.rmtree(tmp_path / "data" / "glue")  # from which nothing is read again
@@ -59,6 +60,15 @@ def test_tables_have_means_and_deviations_in_points(options, tmp_path):
         "| wikitext2 |  |  |  |\n"
         "| book |  | 0.9123 |  |",
     ]
+
+
+def test_cells_of_other_options_are_not_taken_for_finished(options, tmp_path, capsys):
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "options.json").write_text(
+        '{"quick": false, "epochs": null, "train_examples": null}'
+    )
+    assert english_tables.ended(lambda: english_tables.run(options)) == 2
+    assert "has cells of a run with other options; choose another --out." in capsys.readouterr().err
 
 
 def test_two_models_of_one_name_are_refused(options, capsys):
