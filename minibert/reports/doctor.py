@@ -123,7 +123,7 @@ class Record:
     @property
     def averaged(self) -> int:
         """Return over how many steps the last losses are averaged."""
-        return max(LEAST_AVERAGED, round(ENDS * len(self.losses)))
+        return min(len(self.losses), max(LEAST_AVERAGED, round(ENDS * len(self.losses))))
 
     @property
     def first_loss(self) -> float:
@@ -421,8 +421,8 @@ def _no_better_than(run: Record) -> str:
     """Say which constant answer the metric on dev is no better than; "" if it is, or if that is not known."""
     report = run.report
     if constant := report.get("constant"):
-        mean = f"the mean of the numbers, {constant['value']:.6g}"
-        return "" if constant["is_beaten"] else f"the predictions for dev are no better than {mean}"
+        answer = f"the mean of the numbers, {constant['value']:.6g}"
+        return "" if constant["is_beaten"] else f"the predictions for dev are no better than {answer}"
     if not report.get("majority") or not report.get("interval"):
         return ""
     metric, majority = report["metric"], report["majority"]
