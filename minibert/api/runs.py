@@ -51,7 +51,7 @@ MEASURED = {  # the fields of "held_out" in it, which is null if nothing was mea
     "documents": int | None,
     "targets": int,
 }
-FACTS = {"text": dict[str, float]}  # reports of earlier versions lack it
+FACTS = {"text": dict[str, float], "new_head": bool}  # reports of earlier versions lack them
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}  # one of "examples" in it
 Report = TypeVar("Report", bound=Mapping[str, Any])
 RUNS = Path("runs")  # where run folders are created if the user names none
@@ -115,7 +115,7 @@ class Run(Generic[Report], metaclass=ExplainsNames):
             raise absent from error
         if not all(fits(example, EXAMPLE) for example in report["examples"]):
             raise InputError(f"{path} can't be read: its 'examples' are not guesses; {remedy}.")
-        if wrong := schema_error({"text": {}} | report, FACTS):
+        if wrong := schema_error({"text": {}, "new_head": False} | report, FACTS):
             raise InputError(f"{path} can't be read: {wrong}; {remedy}.")
         held_out = report.get("held_out", {})
         if held_out is not None:

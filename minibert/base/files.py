@@ -12,6 +12,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ from minibert.core.arrays import Array
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 LFS_POINTER_BYTES = 1024  # no pointer is larger
 LARGEST_WHOLE = 1 << 30  # most bytes of a file that is read whole; longer text is read in pieces
+LOCKED_SECONDS = 0.1  # after which a locked folder is tried once more
 _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 _SPECIAL |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 # NumPy's types, and what the format calls them.
@@ -374,7 +376,7 @@ def require_same(path: Path, opened: os.stat_result) -> None:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     try:
-        import fcntl
+        import fcntl  # noqa: F401 (Windows has none)
 
         handle = os.open(folder, os.O_RDONLY)
     except (ImportError, PermissionError):  # Windows; a folder that is writable but not readable
@@ -382,7 +384,7 @@ def _locked(folder: Path) -> Iterator[None]:
         return
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle)
         except BlockingIOError:
             message = f"Another process is writing into '{folder}'; wait for it, or choose another `out`."
             raise InputError(message) from None
@@ -391,6 +393,17 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock an open folder; try twice, since `is_in_use` of another process may have it for a moment."""
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(LOCKED_SECONDS)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def open_file(path: str | Path, streams: bool = False) -> BinaryIO:

@@ -6,7 +6,8 @@ and a line on what to do. The rules look at the losses, gradients, rates and
 speeds of the steps, at what was measured beside the simple baselines, at the
 text and the labels as far as the report describes them, and at the weights.
 
-Exit status: 0 if nothing was found, 1 if something was, 2 if there is no run.
+Exit status: 0 if nothing was found or there are too few steps to judge, 1 if
+something was found, 2 if there is no run, or none that has begun to train.
 
 examples:
   minibert doctor runs/books
@@ -53,19 +54,25 @@ def run(arguments: Namespace) -> int:
 
     from minibert.base.files import is_in_use
     from minibert.experiments.comparison import read_run
-    from minibert.reports.doctor import Record, examine
+    from minibert.reports.doctor import LEAST_STEPS, Record, examine, resolved
 
     folder = Path(arguments.folder)
     compared = read_run(folder)
     in_use = is_in_use(folder) or is_in_use(folder.absolute().parent)  # as a run of a sweep
-    record = Record(folder, compared.options, compared.lines, compared.report or {}, in_use)
+    options = resolved(compared.options, folder)
+    record = Record(folder, options, compared.lines, compared.report or {}, in_use)
     findings = examine(record)
+    steps = len(record.steps)
     if arguments.json:
-        emit(json_text({"folder": str(folder), "findings": [finding._asdict() for finding in findings]}))
+        found = [finding._asdict() for finding in findings]
+        emit(json_text({"folder": str(folder), "judged": record.can_be_judged, "findings": found}))
     elif findings:
         for finding in findings:
             for line in finding.text().splitlines():
                 emit(printable(line))
+    elif not record.can_be_judged:
+        verb = "is" if steps == 1 else "are"
+        emit(f"{counted(steps, 'step')} {verb} too few to judge; at least {LEAST_STEPS} are needed.")
     else:
-        emit(f"Nothing was found in {counted(len(record.steps), 'step')}.")
+        emit(f"Nothing was found in {counted(steps, 'step')}.")
     return int(bool(findings))

@@ -29,7 +29,7 @@ from minibert.tasks import metrics, registry
 from minibert.tasks.metrics.intervals import ALIKE, Statistic, lowest_of
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
-from minibert.training.runlog import read_metrics
+from minibert.training.runlog import METRICS, read_metrics
 
 AXES = ("step", "tokens", "minutes")  # what curves can be drawn over
 LETTERS = "ABCDEFGH"  # one for each run; a plot of more could not be read
@@ -164,7 +164,7 @@ def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
     Raises
     ------
     InputError
-        When the folder contains no run, a damaged one, or a whole sweep.
+        When the folder contains no run, a damaged one, one without steps, or a whole sweep.
     """
     if not folder.is_dir():
         raise InputError(f"'{folder}' is not a folder; name that of a run.", runs=str(folder))
@@ -183,6 +183,9 @@ def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
     report = None
     if (folder / REPORT).exists():
         report = Run.open(folder).report
+    elif not (folder / METRICS).exists():
+        what = f"The run in '{folder}' has no steps yet ({METRICS} is missing)"
+        raise InputError(f"{what}; wait until it trains, or resume it.", runs=str(folder))
     return Compared(letter, folder, options, read_metrics(folder), report)
 
 

@@ -130,7 +130,7 @@ def finetune(
                 return run_class(run_options, prepared, ops, folder, peak, show, on_log)
 
             if len(runs) == 1:
-                return run_once(run(options, out), began)
+                return run_once(run(options, out), began)[0]
             return sweep(options, run, out, show, began)
 
 

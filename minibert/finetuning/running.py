@@ -5,6 +5,7 @@ A run folder holds `finetune.json` (the options), `metrics.jsonl` and, during th
 files, `dev_predictions.json`, `report.html` and, written last, `report.json`.
 """
 
+import dataclasses
 import os
 import time
 from abc import ABC, abstractmethod
@@ -27,7 +28,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
 from minibert.model.batch import TaskBatch
-from minibert.reports.doctor import summary
+from minibert.reports.doctor import Finding, Record, examine, summary
 from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
@@ -371,8 +372,8 @@ class Run(ABC):
         return state, best_epoch(folder, state, self.FILES)
 
 
-def run_once(run: Run, began: float) -> dict[str, Any]:
-    """Train, or go on training, until the folder is finished; return what its `report.json` holds.
+def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]:
+    """Train, or go on training, until the folder is finished.
 
     What follows the training can be repeated if it was interrupted.
 
@@ -385,8 +386,10 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        The report.
+    report : dict
+        The contents of `report.json`.
+    findings : sequence of Finding
+        What is wrong with the training.
     """
     folder = run.folder
     data = run.prepared.data
@@ -421,9 +424,9 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
     report |= approach_report
     findings = save_report(folder, run.options, measured, mistakes, report)
     if findings:
-        info_if(run.show)(summary(findings))
+        info_if(run.show)(summary(findings, folder))
     remove_spent(folder)
-    return report
+    return report, findings
 
 
 def _measured(prepared: Prepared, predictions: Sequence[Any]) -> tuple[Measured, list[Mistake]]:
@@ -433,7 +436,9 @@ def _measured(prepared: Prepared, predictions: Sequence[Any]) -> tuple[Measured,
     return measured, measured.mistakes(prepared.tokenizer, prepared.max_length)
 
 
-def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
+def write_sweep_page(
+    best: Run, report: dict[str, Any], page: Path, findings: Sequence[Finding] | None = None
+) -> None:
     """Write the page of a sweep's best run, with the tables of the sweep.
 
     Parameters
@@ -444,11 +449,15 @@ def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
         Report of the sweep.
     page : Path
         The file to write.
+    findings : sequence of Finding, optional
+        What is wrong with the training of the best run; by default it is examined.
     """
     predictions = stored_predictions(best.folder, len(best.prepared.data.dev_examples))
     measured, mistakes = _measured(best.prepared, predictions)
     facts = facts_of(best.folder, best.options, measured, mistakes, report, sweep_text(report))
-    atomic_text(page, page_of(facts))
+    if findings is None:
+        findings = examine(Record(best.folder, best.options, facts.curve, report))
+    atomic_text(page, page_of(dataclasses.replace(facts, findings=findings)))
 
 
 def stored_predictions(folder: Path, examples: int) -> list[Any]:

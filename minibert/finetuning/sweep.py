@@ -62,6 +62,7 @@ def sweep(
     info = info_if(show)
     runs = options.runs()
     reports = []
+    findings = {}  # of the runs that are trained now, by the names of their folders
     for number, (name, run_options) in enumerate(runs.items(), start=1):
         folder = out / name
         report = finished_report(folder) or _failure(folder)
@@ -71,7 +72,7 @@ def sweep(
         info(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:
             try:
-                report = run_once(run(run_options, folder), time.monotonic())
+                report, findings[name] = run_once(run(run_options, folder), time.monotonic())
             except DivergedError as error:
                 report = _given_up(run_options, folder, error)
                 info(f"Given up: {error}")
@@ -95,7 +96,8 @@ def sweep(
         "folder": str(out),
         "page": str(out / Path(best["page"]).name),
     }
-    write_sweep_page(run(runs[folder.name], folder), report, Path(report["page"]))
+    best_run = run(runs[folder.name], folder)
+    write_sweep_page(best_run, report, Path(report["page"]), findings.get(folder.name))
     atomic_json(out / REPORT, report)
     remove_spent(out)
     return report

@@ -11,7 +11,7 @@ from minibert.core.config import BertConfig
 from minibert.hub import hugging_face
 from minibert.hub.checkpoint import load_checkpoint
 from minibert.hub.hugging_face import LABELLED, load_hf, load_labels, save_hf
-from minibert.hub.loading import LoadReport, Source, kind_named, load_source, read_config
+from minibert.hub.loading import LoadReport, Source, Tensors, full_name, kind_named, load_source, read_config
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.google import (
     check_index,
@@ -26,6 +26,7 @@ __all__ = [
     "LABELLED",
     "WEIGHTS_FILE",
     "LoadReport",
+    "encoder_tensors",
     "fields_in",
     "hidden_size",
     "kind_in_config",
@@ -54,6 +55,34 @@ def weights_of(source: str | Path) -> Path | None:
     """
     folder, checkpoint = locate(source)
     return checkpoint or hugging_face.weights_in(folder) or find_checkpoint(folder)
+
+
+def encoder_tensors(source: str | Path) -> Tensors:
+    """Read the tensors of a model without making parameters of them.
+
+    A file of safetensors is only mapped into memory: what is not used is not read.
+
+    Parameters
+    ----------
+    source : str or Path
+        As for `load`.
+
+    Returns
+    -------
+    dict of str to array
+        Tensors by Hugging Face's names, in the precision of the file; those of the encoder have their full
+        modern names.
+
+    Raises
+    ------
+    InputError
+        When there is no such model, or its file is damaged.
+    """
+    weights = weights_of(source)
+    if weights is None or weights.name not in hugging_face.WEIGHTS:
+        return to_hf(load(source)[1])
+    tensors, _ = hugging_face.read_weights(weights)
+    return {full_name(name): tensor for name, tensor in tensors.items()}
 
 
 def hidden_size(source: str | Path) -> int | None:

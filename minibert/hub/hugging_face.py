@@ -160,13 +160,7 @@ def load_hf(
     if path is None:
         advice = f"give one with {WEIGHTS_FILE} or {PICKLED_FILE}."
         raise InputError(f"The folder '{folder}' has no weights of a model; {advice}")
-    read: Reader = read_tensors
-    if path.name.startswith(PICKLED_FILE):
-        from minibert.hub.pytorch.pickled import read_pickled as read
-    if path.name.endswith(INDEX):
-        tensors, others = _read_parts(path, read)
-    else:
-        tensors, others = read(path)
+    tensors, others = read_weights(path)
     source = Source(path, folder / CONFIG_FILE, fields, tensors, others)
     return load_source(source, dtype, head, seed)
 
@@ -210,6 +204,30 @@ def weights_in(folder: Path) -> Path | None:
         if (folder / name).exists():
             return folder / name
     return None
+
+
+def read_weights(path: Path) -> tuple[Tensors, dict[str, str]]:
+    """Read the floating-point tensors of a model, whichever of `WEIGHTS` has them.
+
+    Parameters
+    ----------
+    path : Path
+        What `weights_in` returned.
+
+    Returns
+    -------
+    tensors, others
+        As from `read_tensors`.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be read or is damaged.
+    """
+    read: Reader = read_tensors
+    if path.name.startswith(PICKLED_FILE):
+        from minibert.hub.pytorch.pickled import read_pickled as read
+    return _read_parts(path, read) if path.name.endswith(INDEX) else read(path)
 
 
 def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:

@@ -199,7 +199,7 @@ def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None
     decoder: np.ndarray | None = None
     while tensors:
         name, tensor = tensors.popitem()
-        name = _full_name(name)
+        name = full_name(name)
         if name in renamed:
             raise InputError(f"{path} has {name} twice, under two spellings; remove one of them.")
         renamed[name] = tensor
@@ -226,8 +226,14 @@ def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None
     return renamed, decoder
 
 
-def _full_name(name: str) -> str:
-    """Return the modern name of a tensor, with the prefix of a whole model."""
+def full_name(name: str) -> str:
+    """Return the modern name of a tensor, with the prefix of a whole model.
+
+    Parameters
+    ----------
+    name : str
+        Name of a tensor in a file.
+    """
     for pattern, replacement in SPELLINGS:
         name = pattern.sub(replacement, name)
     return name
@@ -344,7 +350,7 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
         elif tensors[theirs].shape != shape:
             both = f"has shape {tensors[theirs].shape}, {file} asks for {shape}"
             raise InputError(f"{theirs} {both}; take both files from one model.", where=str(path))
-    others = {_full_name(name): kind for name, kind in source.others.items()}
+    others = {full_name(name): kind for name, kind in source.others.items()}
     for _, theirs in missing:
         if theirs in others:
             advice = "save the model with weights in float32, float16 or bfloat16."

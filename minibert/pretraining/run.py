@@ -482,14 +482,16 @@ def _finish(
         "seconds": round(time.monotonic() - began, 1),
         "examples": examples,
         "text": page.text_facts(),
+        "new_head": state.plan.get("new_head", False),
         "crc32": {name: crc32_of(run / name) for name in DIGESTED if (run / name).is_file()},
         "folder": str(run),
     }
+    report["page"] = str(page.write("finished", report))
+    atomic_json(run / "report.json", report)
     findings = doctor.examine(doctor.Record(run, options, read_metrics(run), report))
     if findings:
-        info(doctor.summary(findings))
-    report["page"] = str(page.write("finished", report, findings))
-    atomic_json(run / "report.json", report)
+        info(doctor.summary(findings, run))
+        page.write("finished", report, findings)
     return report
 
 

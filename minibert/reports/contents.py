@@ -212,6 +212,7 @@ class PretrainReport(TypedDict):
     seconds: float
     examples: list[FilledGap]
     text: NotRequired[PieceFacts]
+    new_head: NotRequired[bool]  # whether the model that it began with had no masked-LM head
     crc32: NotRequired[dict[str, int]]  # checksums of the model's files, by name
     folder: str
     page: str | None

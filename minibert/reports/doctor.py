@@ -5,16 +5,19 @@ order in which a person would ask: first the data, then the model, then how it w
 only a symptom. The first finding is therefore the likeliest cause.
 
 A rule about the course of the loss wants a bad outcome as well as its sign (`Record.has_learnt`): a run that
-beats its baselines is left in peace, however odd its curve. The thresholds are not fitted to the runs of the
-tests: each comes from the source that its docstring names, or lies far from what healthy runs show.
+beats its baselines is left alone, however odd its curve, except where it overfits or the machine became
+slower. The thresholds are not fitted to the runs of the tests: each comes from the source that its docstring
+names, or lies far from what healthy runs show.
 """
 
 import dataclasses
 import math
+import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,7 +27,7 @@ from minibert import hub
 from minibert.base.errors import InputError
 from minibert.base.model_names import WEIGHTS_FILE
 from minibert.base.terminal import counted
-from minibert.model.params import Parameters
+from minibert.core.folder import hugging_face_names
 from minibert.reports.results import metric_name, metric_number, trivial_remark
 
 LEAST_STEPS = 50  # the loss of fewer steps says nothing; they are within the warm-up of most runs
@@ -33,7 +36,12 @@ LEAST_AVERAGED = 5
 LEARNT = 0.1  # nats under the unigram entropy that are worth the name; the plateau's own width is some 0.05
 FALLEN = 0.05  # share of the first loss by which that of fine-tuning has to fall
 MANY_TIMES = 8  # a rate or a batch that differs from the recipe by more is worth a word, if nothing is learnt
-ESCAPE_TOKENS, ESCAPE_LENGTH = 0.4e6, 10  # docs/log/2026-11-20-plateau.md; it grows with the length squared
+# Tokens after which small models left the plateau, by the length of the sequences, and the shortest length of
+# the recipes (docs/log/2026-11-20-plateau.md).
+ESCAPES = {8: 0.4e6, 16: 0.8e6}
+ESCAPED = "Small models left it after 0.4 million tokens in sequences of 8, 0.8 in those of 16 (40% masked)"
+SHORTEST = 10
+SLOWER = "Start again with a third of the learning rate, or a longer warm-up."
 
 
 class Finding(NamedTuple):
@@ -103,9 +111,19 @@ class Record:
         return self.values("mlm_loss" if self.pretrains else "loss")
 
     @property
+    def is_finite(self) -> bool:
+        """Return whether all losses are numbers."""
+        return bool(np.isfinite(self.losses).all())
+
+    @property
+    def can_be_judged(self) -> bool:
+        """Return whether there are enough steps for the rules, or a loss that is not a number."""
+        return len(self.losses) >= LEAST_STEPS or not self.is_finite
+
+    @property
     def averaged(self) -> int:
         """Return over how many steps the last losses are averaged."""
-        return max(LEAST_AVERAGED, round(ENDS * len(self.losses)))
+        return min(len(self.losses), max(LEAST_AVERAGED, round(ENDS * len(self.losses))))
 
     @property
     def first_loss(self) -> float:
@@ -120,8 +138,8 @@ class Record:
     @cached_property
     def lowest_loss(self) -> float:
         """Return the lowest mean loss of as many steps in a row as `last_loss` averages."""
-        window = np.ones(self.averaged) / self.averaged
-        return float(np.convolve(self.losses, window, "valid").min())
+        sums = np.cumsum([0, *self.losses])
+        return float((sums[self.averaged :] - sums[: -self.averaged]).min() / self.averaged)
 
     @property
     def noise(self) -> float:
@@ -161,10 +179,8 @@ class Record:
     @cached_property
     def usual(self) -> Any:
         """Return the options with the learning rate and the batch size of the recipe."""
-        if self.pretrains:
-            return dataclasses.replace(self.options, learning_rate=None, batch_size=None).resolved()
-        width = hub.hidden_size(self.folder) or hub.hidden_size(self.options.model)
-        return dataclasses.replace(self.options, learning_rates=None, batch_size=None).resolved(width)
+        rate = "learning_rate" if self.pretrains else "learning_rates"
+        return resolved(dataclasses.replace(self.options, **{rate: None}, batch_size=None), self.folder)
 
     @cached_property
     def rates(self) -> tuple[float, float]:
@@ -186,6 +202,35 @@ class Record:
     def rate_text(self) -> str:
         """Describe the learning rate beside that of the recipe."""
         return f"the learning rate of {self.rates[0]:.2g} is {self.times_usual_rate:.2g} times the recipe's"
+
+
+def resolved(options: Any, folder: Path) -> Any:
+    """Return the options of a run with the recipe in place of every `None`.
+
+    Parameters
+    ----------
+    options : PretrainOptions or FinetuneOptions
+        As they are stored, perhaps before the run had chosen.
+    folder : Path
+        Folder of the run.
+
+    Returns
+    -------
+    PretrainOptions or FinetuneOptions
+    """
+    if hasattr(options, "masked_lm_prob"):
+        return options.resolved()
+    return options.resolved(hub.hidden_size(folder) or hub.hidden_size(options.model))
+
+
+def diverged(run: Record) -> Verdict:
+    """Find a loss that is infinite or not a number."""
+    name = "mlm_loss" if run.pretrains else "loss"
+    for line in run.steps:
+        if name in line and not math.isfinite(line[name]):
+            evidence = f"The loss of step {line['step']:,.0f} is {line[name]}; {run.rate_text()}."
+            return evidence, SLOWER
+    return None
 
 
 def too_few_targets(run: Record) -> Verdict:
@@ -211,7 +256,8 @@ def foreign_vocabulary(run: Record) -> Verdict:
 
     Three signs: [UNK] is 5% of the pieces (a vocabulary loses under 0.1% of its own language); words fall
     into 3 pieces or more, although there are 1,000 pieces (it is 1.1 to 1.6 in the language of a vocabulary);
-    trained weights begin a nat above the unigram entropy (even in a foreign domain they begin below it).
+    trained weights begin a nat above the unigram entropy. Even in a foreign domain they begin below it; those
+    whose masked-LM head is new may not, and are not judged by this.
     """
     pieces = run.report.get("text", {})
     advice = "Use the vocabulary that belongs to the weights, or learn one from this text."
@@ -220,7 +266,8 @@ def foreign_vocabulary(run: Record) -> Verdict:
     is_borrowed = not run.pretrains or run.options.vocab or run.options.model or run.options.shards
     if is_borrowed and pieces.get("vocabulary", 0) >= 1000 and pieces.get("pieces_a_word", 0) >= 3:
         return f"Words are cut into {pieces['pieces_a_word']:.1f} pieces on average.", advice
-    if run.pretrains and run.options.model and run.report.get("held_out"):
+    has_trained_head = run.pretrains and run.options.model and not run.report.get("new_head")
+    if has_trained_head and run.report.get("held_out"):
         above = run.first_loss - (run.unigram or math.inf)
         if above > 1:
             return f"Trained weights begin {above:.1f} nats above the best guess without context.", advice
@@ -230,8 +277,8 @@ def foreign_vocabulary(run: Record) -> Verdict:
 def duplicated_lines(run: Record) -> Verdict:
     """Find a corpus of which 5% or more are repeated lines.
 
-    It is 2% in Wikipedia and 0.4% in novels, whose repetitions `pretraining.preparation` counts and warns of
-    from the same share on. Texts of less than 1,000 lines are left alone, as there.
+    It is 2% in Wikipedia and 0.4% in novels; `pretraining.preparation` warns from the same share on. Texts of
+    less than 1,000 lines are not judged, as there.
     """
     text = run.report.get("text", {})
     repeated = text.get("repeated", 0)
@@ -242,11 +289,11 @@ def duplicated_lines(run: Record) -> Verdict:
 
 
 def dead_layer(run: Record) -> Verdict:
-    """Find layers in which half of the biases that a gradient reaches have kept their initial values.
+    """Find layers in which half of the biases of the values or of the feed-forward units never changed.
 
     Biases have no weight decay, and AdamW moves them by about the learning rate in each step, whatever the
     size of the gradient. Only a gradient of exactly 0 leaves them alone: that of a unit that is off for every
-    token, or behind a matrix of zeros.
+    token, or behind a matrix of zeros. The bias of the keys has none in any model, as softmax ignores it.
     """
     is_whole = run.pretrains or not run.options.feature_based
     if not is_whole or not (run.folder / WEIGHTS_FILE).exists() or run.values("learning_rate").max() < 1e-6:
@@ -254,29 +301,31 @@ def dead_layer(run: Record) -> Verdict:
     before = None
     try:
         with warnings.catch_warnings(action="ignore"):  # the run has shown them
-            _, params, _ = hub.load(run.folder)
+            now = hub.encoder_tensors(run.folder)
             if run.options.model:
-                _, before, _ = hub.load(run.options.model)
+                before = hub.encoder_tensors(run.options.model)
     except InputError:  # one of them is not there any more
         return None
-    frozen = 0 if run.pretrains else run.options.freeze or 0
-    for layer in range(frozen, params.config.L):
-        for what, name in (("attention", "attention.qkv_bias"), ("feed-forward", "feed_forward.in_bias")):
-            unchanged = _unchanged(params, before, f"layers.{layer}.{name}")
+    parts = {"values in the attention": "attention.qkv_bias", "feed-forward units": "feed_forward.in_bias"}
+    for layer in count(0 if run.pretrains else run.options.freeze or 0):
+        for what, ours in parts.items():
+            name = hugging_face_names(f"layers.{layer}.{ours}")[-1]  # of query, key and value, the value's
+            if name not in now:
+                return None
+            initial = np.zeros_like(now[name]) if before is None else before.get(name)
+            unchanged = _unchanged(now[name], initial)
             if unchanged >= 0.5:
-                units = f"{what} units of layer {layer + 1}"
-                evidence = f"{unchanged:.0%} of the {units} never received a gradient."
+                which = f"biases of the {what} of layer {layer + 1}"
+                evidence = f"{unchanged:.0%} of the {which} never received a gradient."
                 return evidence, "Start from other weights, or again with a lower learning rate."
     return None
 
 
-def _unchanged(params: Parameters, before: Parameters | None, name: str) -> float:
-    """Return the share of a bias that has its initial values; of attention, only that of the values."""
-    now = params[name]
-    then = np.zeros_like(now) if before is None else before[name]
-    if name.endswith("qkv_bias"):  # softmax ignores a bias of the keys
-        now, then = (np.split(bias, 3)[2] for bias in (now, then))
-    return float(np.mean(now == then)) if now.shape == then.shape else 0.0
+def _unchanged(now: np.ndarray, before: np.ndarray | None) -> float:
+    """Return the share of a bias that has its initial values, in single precision; 0 if they are unknown."""
+    if before is None or now.shape != before.shape or not now.size:
+        return 0.0
+    return float(np.mean(now.astype(np.float32) == before.astype(np.float32)))
 
 
 def far_targets(run: Record) -> Verdict:
@@ -311,7 +360,7 @@ def rate_too_high(run: Record) -> Verdict:
     norms = run.values("gradient_norm")
     course = f"The loss began at {first:.3g}, was {lowest:.3g} at best and ends at {last:.3g}"
     evidence = f"{course}, with gradients of up to {norms.max():.3g}; {run.rate_text()}."
-    return evidence, "Start again with a third of the learning rate, or a longer warm-up."
+    return evidence, SLOWER
 
 
 def stopped_early(run: Record) -> Verdict:
@@ -325,7 +374,8 @@ def stopped_early(run: Record) -> Verdict:
     done = counted(int(run.steps[-1]["step"]), "step")
     planned = getattr(run.options, "steps", None)
     of_planned = f" of {planned:,}" if planned else ""
-    return f"It ended after {done}{of_planned}, without a report.", "Resume it."
+    command = f"minibert {run.options.COMMAND} --resume --out {shlex.quote(str(run.folder))}"
+    return f"It ended after {done}{of_planned}, without a report.", f"Resume it: {command}"
 
 
 def rate_too_low(run: Record) -> Verdict:
@@ -356,39 +406,57 @@ def learnt_by_heart(run: Record) -> Verdict:
     """Find fine-tuning whose training loss fell by a third while dev is no better than a constant answer.
 
     Training examples that can be fitted and dev examples that can't: the labels do not belong to the texts
-    (shuffled, shifted by a row), or the texts do not tell them, or they are far too few. The 95% interval of
-    the metric decides, around the mean of the later evaluations: the best of many epochs is a lucky one.
+    (shuffled, shifted by a row), or the texts do not tell them, or they are far too few. For classes, the
+    later evaluations decide, as the best of many epochs is a lucky one: their mean is at most a quarter of
+    the 95% interval, about one standard error, above that of the constant answer.
     """
-    report = run.report
-    remark = trivial_remark(report)
-    if report.get("majority") and not remark:
-        values = [line[f"dev_{report['metric']}"] for line in run.lines if f"dev_{report['metric']}" in line]
-        later = float(np.mean(values[len(values) // 2 :] or [math.nan]))
-        moved = later - report["scores"][report["metric"]]
-        ends = [end + moved for end in report["interval"]]
-        remark = trivial_remark({**report, "interval": ends})
-    if not remark or run.last_loss > 2 / 3 * run.first_loss:
+    guess = _no_better_than(run)
+    if not guess or run.last_loss > 2 / 3 * run.first_loss:
         return None
-    evidence = f"The training loss fell from {run.first_loss:.3g} to {run.last_loss:.3g}; on dev: {remark}"
+    evidence = f"The training loss fell from {run.first_loss:.3g} to {run.last_loss:.3g}, but {guess}."
     return evidence, "Check that each label belongs to its text; if they do, more examples are needed."
+
+
+def _no_better_than(run: Record) -> str:
+    """Say which constant answer the metric on dev is no better than; "" if it is, or if that is not known."""
+    report = run.report
+    if constant := report.get("constant"):
+        answer = f"the mean of the numbers, {constant['value']:.6g}"
+        return "" if constant["is_beaten"] else f"the predictions for dev are no better than {answer}"
+    if not report.get("majority") or not report.get("interval"):
+        return ""
+    metric, majority = report["metric"], report["majority"]
+    values = [line[f"dev_{metric}"] for line in run.lines if f"dev_{metric}" in line]
+    later = values[len(values) // 2 :] or [report["scores"][metric]]
+    mean, constant = float(np.mean(later)), majority["scores"][metric]
+    low, high = report["interval"]
+    if not mean - constant <= (high - low) / 4:
+        return ""
+    reached = f"{metric_name(metric)} on dev is {metric_number(metric, mean)}"
+    always = f"that of always answering {majority['label']!r} {metric_number(metric, constant)}"
+    return f"{reached}, and {always}"
 
 
 def on_the_plateau(run: Record) -> Verdict:
     """Find a pre-training that does no better than the frequencies of the pieces.
 
-    Small BERTs rest there until they have learnt where to look: for 0.4 million tokens with sequences of 10,
-    for three times as many with those of 16 (docs/log/2026-11-20-plateau.md), about as the square. Copying
-    the targets that it sees is worth half a nat of the training loss; a whole nat below is memory.
+    Small BERTs rest there until they have learnt where to look. Shorter sequences leave it sooner: after 0.4
+    million tokens in windows of 8, and 0.8 million in windows of 16 with 40% of the tokens masked
+    (docs/log/2026-11-20-plateau.md). Copying the targets that it sees is worth half a nat of the training
+    loss; a whole nat below is memory.
     """
     if not run.pretrains or run.has_learnt or run.unigram is None or run.last_loss < run.unigram - 1:
         return None
     shortest = min(length for length, _ in run.options.lengths)
-    expected = ESCAPE_TOKENS * max(1.0, (shortest / ESCAPE_LENGTH) ** 2)
     read = run.values("tokens").max(initial=0)
     losses = f"its loss is {run.final_loss:.2f} nats, the unigram entropy {run.unigram:.2f}"
     evidence = f"The model makes no use of context yet: {losses}, after {read / 1e6:.2g} million tokens."
-    when = f"In sequences of {shortest} tokens, expect the escape after {expected / 1e6:.2g} million tokens"
-    return evidence, f"{when}; train longer, and begin with sequences of {ESCAPE_LENGTH}."
+    expected = next((tokens for length, tokens in ESCAPES.items() if shortest <= length), math.inf)
+    if read > expected:
+        checks = "look at its learning rate, its batch size and its masks"
+        return evidence, f"{ESCAPED}; this run should have left it, too: {checks}."
+    shorter = f", or begin with sequences of {SHORTEST}, as shorter ones leave it sooner"
+    return evidence, f"{ESCAPED}; train longer{shorter if shortest > SHORTEST else ''}."
 
 
 def overfitted(run: Record) -> Verdict:
@@ -446,6 +514,7 @@ def slower_machine(run: Record) -> Verdict:
 
 
 RULES: Mapping[str, Rule] = {
+    "diverged": diverged,
     "too few targets": too_few_targets,
     "vocabulary of another text": foreign_vocabulary,
     "repeated lines": duplicated_lines,
@@ -475,24 +544,29 @@ def examine(run: Record) -> list[Finding]:
     list of Finding
         The likeliest cause first; [] for a healthy run, and for one that is too short to judge.
     """
-    if len(run.losses) < LEAST_STEPS or not np.isfinite(run.losses).all():
+    if not run.can_be_judged:
         return []
     findings = []
+    names = list(RULES) if run.is_finite else ["diverged"]
     with np.errstate(all="ignore"):
-        for name, rule in RULES.items():
-            verdict = rule(run)
+        for name in names:
+            verdict = RULES[name](run)
             if verdict:
                 findings.append(Finding(name, *verdict))
     return findings
 
 
-def summary(findings: Sequence[Finding]) -> str:
+def summary(findings: Sequence[Finding], folder: Path) -> str:
     """Return the one line that the end of a run shows.
 
     Parameters
     ----------
     findings : sequence of Finding
         At least one.
+    folder : Path
+        Folder of the run.
     """
-    rest = f" ({len(findings) - 1} more)" if len(findings) > 1 else ""
-    return f"doctor: {findings[0].rule}{rest}. {findings[0].evidence} {findings[0].advice}"
+    first, *others = findings
+    command = f"minibert doctor {shlex.quote(str(folder))}"
+    rest = f" ({len(others)} more: {command})" if others else ""
+    return f"doctor: {first.rule}. {first.evidence} {first.advice}{rest}"

@@ -265,7 +265,7 @@ def facts_of(
     report: Mapping[str, Any],
     sweep: str = "",
 ) -> Facts:
-    """Return the contents of a run's page.
+    """Return the contents of a run's page, without what is wrong with the training.
 
     Parameters
     ----------
@@ -299,7 +299,6 @@ def facts_of(
         classes=measured.task.classes(measured.examples, measured.predictions),
         curve=curve,
         mistakes=mistakes,
-        findings=examine(Record(folder, options, curve, report)),
         sweep=sweep,
     )
 
@@ -308,6 +307,8 @@ def save_report(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
 ) -> Sequence[Finding]:
     """Write `report.html`, and then `report.json`, whose existence marks a run as finished.
+
+    Only then is the run examined, and the page written again if something is wrong with it.
 
     Parameters
     ----------
@@ -333,4 +334,7 @@ def save_report(
     report["folder"] = str(folder)
     report["page"] = str(path)
     atomic_json(folder / results.REPORT, report)
-    return facts.findings
+    findings = examine(Record(folder, options, facts.curve, report))
+    if findings:
+        atomic_text(path, page(dataclasses.replace(facts, findings=findings)))
+    return findings

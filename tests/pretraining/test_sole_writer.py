@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from minibert.base import files
 from minibert.base.errors import InputError
 from minibert.base.files import sole_writer
 from minibert.finetuning.options import FinetuneOptions
@@ -73,6 +74,15 @@ def test_a_file_is_no_folder(tmp_path):
         sole_writer(tmp_path / "file"),
     ):
         pass
+
+
+def test_asking_whether_a_folder_is_in_use_refuses_no_writer(tmp_path, monkeypatch):
+    asking = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)  # as `is_in_use` of another process does for a moment
+    waits = []
+    monkeypatch.setattr(files.time, "sleep", lambda seconds: waits.append(seconds) or os.close(asking))
+    with sole_writer(tmp_path):
+        assert waits == [files.LOCKED_SECONDS] and files.is_in_use(tmp_path)
 
 
 def test_a_drive_without_locks_keeps_nobody_out(tmp_path, monkeypatch):
