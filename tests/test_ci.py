@@ -93,7 +93,7 @@ def test_idle():
 
 def test_busy():
     began = time.process_time()
-    while time.process_time() < began + 2:
+    while time.process_time() < began + 2.1:
         pass
 
 @pytest.mark.thorough
@@ -114,7 +114,7 @@ def test_the_dearest_tests_are_printed_by_processor_time(tmp_path, processes):
     [(whole, quick)] = re.findall(r"(\d+) processor seconds, (\d+) of quick tests; the dearest", done.stdout)
     [(seconds, name)] = re.findall(r"^ +(\d+\.\d\d) s  (.+)", done.stdout, re.MULTILINE)
     assert name == "test_both.py::test_busy"
-    assert 1.9 <= float(seconds) <= float(quick) + 0.5
+    assert 2 <= float(seconds) <= float(quick) + 0.5
     assert float(quick) + 1 <= float(whole) + 0.5  # what is thorough is not quick
 
 

@@ -483,9 +483,8 @@ def crc32_of(path: str | Path) -> int:
         As `open_file`.
     """
     checksum = 0
-    with open_file(path) as file:
-        while chunk := file.read(1 << 20):
-            checksum = zlib.crc32(chunk, checksum)
+    for chunk in _chunks(path):
+        checksum = zlib.crc32(chunk, checksum)
     return checksum
 
 
@@ -508,10 +507,16 @@ def sha256_of(path: str | Path) -> str:
         As `open_file`.
     """
     digest = hashlib.sha256()
+    for chunk in _chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(path: str | Path) -> Iterator[bytes]:
+    """Yield a file in pieces of 1 MiB, for a checksum."""
     with open_file(path) as file:
         while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+            yield chunk
 
 
 def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:

@@ -281,6 +281,9 @@ _VECTORS = "An Encoded holds several arrays; vectors() has one vector for each t
 _COSINES = "Of vectors made with normalize=True the cosines are a @ b.T."
 _TRAINING = "metrics() has what was recorded in training, and `report` the result."
 _TRANSFORMERS = "Use minibert.load(folder)."
+_ENCODING = dict.fromkeys(
+    ("to", "cuda", "convert_to_tensors"), "What is in it are arrays of NumPy, which torch.as_tensor takes."
+)
 FOREIGN_ATTRIBUTES = {
     "minibert": {
         **dict.fromkeys(("AutoModel", "BertModel", "AutoModelForMaskedLM", "BertForMaskedLM"), _TRANSFORMERS),
@@ -374,18 +377,8 @@ FOREIGN_ATTRIBUTES = {
         **dict.fromkeys(("token_str", "word", "sequence"), "Use token."),
         **dict.fromkeys(("score", "prob", "p"), "Use probability."),
     },
-    "Encoding": {
-        **dict.fromkeys(
-            ("to", "cuda", "convert_to_tensors"),
-            "What is in it are arrays of NumPy, which torch.as_tensor takes.",
-        ),
-    },
-    "BatchEncoding": {
-        **dict.fromkeys(
-            ("to", "cuda", "convert_to_tensors"),
-            "What is in it are arrays of NumPy, which torch.as_tensor takes.",
-        ),
-    },
+    "Encoding": _ENCODING,
+    "BatchEncoding": _ENCODING,
     "Tokenizer": {
         **dict.fromkeys(
             ("encode_plus", "batch_encode_plus", "prepare_for_model"),
