@@ -143,9 +143,12 @@ class Record:
 
     @property
     def noise(self) -> float:
-        """Return the standard deviation of the loss from one step to the next, in the second half."""
+        """Return the standard deviation of the loss from one step to the next, in the second half.
+
+        It is 0 where that half has a single step.
+        """
         later = self.losses[len(self.losses) // 2 :]
-        return float(np.diff(later).std() / math.sqrt(2))
+        return float(np.diff(later).std() / math.sqrt(2)) if len(later) > 1 else 0.0
 
     @property
     def unigram(self) -> float | None:
