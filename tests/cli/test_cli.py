@@ -32,7 +32,7 @@ from minibert.base.errors import InputError, RunError
 from minibert.cli import pretrain as pretrain_command
 from minibert.cli.info import information
 from minibert.cli.shared.flags import given_fields
-from minibert.cli.shared.parser import commands
+from minibert.cli.shared.parser import PURPOSES, commands
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import Tokenizer
 
@@ -106,6 +106,9 @@ def test_general_help_lists_every_command(capsys):
     text = capsys.readouterr().out
     for command, what in COMMANDS.items():
         assert re.search(rf"^  {command} +{re.escape(what)}$", text, re.M)
+    page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    rows = re.findall(r"^\| [a-z ]+ \| (`.*) \|$", page, re.M)
+    assert [re.findall("`([a-z-]+)`", row) for row in rows] == [names.split() for names in PURPOSES.values()]
 
 
 def test_help_fits_into_eighty_columns_but_for_examples(capsys, monkeypatch):

@@ -24,6 +24,13 @@ FOLDER = Path(__file__).parent.parent
 # The placeholders of arguments that name a file or a folder, and how shtab completes them.
 PATHS = dict.fromkeys(("DIR", "DIR|CHAPTER", "MODEL", "RUN"), "DIRECTORY")
 PATHS |= dict.fromkeys(("CORPUS", "FILE", "GOLD", "PATH", "PREDICTIONS"), "FILE")
+# The commands by purpose, as `minibert --help` lists them; docs/command-line.md has the same table.
+PURPOSES = {
+    "train": "pretrain finetune vocab data extend",
+    "ask a model": "fill-mask classify tag answer predict features score-text show",
+    "measure and check": "evaluate score compare doctor verify reproduce gradcheck",
+    "more": "tokenize export info course",
+}
 EXAMPLES = """
 examples:
   minibert pretrain
@@ -360,9 +367,10 @@ def build_parser(command: str | None = None) -> Parser:
     Parser
     """
     known = commands()
-    listed = "\n".join(f"  {name:<11}{summary}" for name, summary in known.items())
     about = "BERT from scratch: train one, see what it has learnt, check its mathematics."
-    about += f"\n\ncommands:\n{listed}"
+    for purpose, names in PURPOSES.items():
+        listed = "\n".join(f"  {name:<11}{known[name]}" for name in names.split())
+        about += f"\n\n{purpose}:\n{listed}"
     parser = Parser(prog="minibert", usage="minibert COMMAND [...]", description=about, epilog=EXAMPLES)
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
     text = "print a script that lets this shell complete commands, flags and their values"
