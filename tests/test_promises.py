@@ -1,0 +1,130 @@
+"""Every sentence of README and docs/ that promises something is in docs/promises.toml, with what holds it."""
+
+import ast
+import functools
+import re
+import shlex
+from collections.abc import Iterator
+
+import page_of_promises
+import pytest
+from page_of_promises import Promise, prose_of, text_of
+from paths import ROOT
+
+PROMISES, EXCEPTIONS = page_of_promises.read()
+# Where a sentence with a strong word is a promise, or has to say why it isn't one.
+PAGES = [
+    "README.md",
+    "SECURITY.md",
+    "docs/models/english.md",
+    *(f"docs/{name}.md" for name in (
+        "index", "getting-started", "fine-tuning", "python", "command-line", "asking", "tokenizer", "engines",
+        "many-devices", "differences", "architecture", "teaching", "programs",
+    )),
+]  # fmt: skip
+STRONG = re.compile(
+    r"\b(never|always|(?:same|equal|exact) (?:bytes?|bits?)|to the (?:byte|bit|piece)|bit (?:for|by) bit"
+    r"|at most|no more than|no other|nothing|refused?|can't|cannot|exactly|every)\b",
+    re.IGNORECASE,
+)
+
+
+def places(text: str, quotation: str) -> Iterator[range]:
+    """Where a quotation stands in a text."""
+    for found in re.finditer(re.escape(quotation), text):
+        yield range(*found.span())
+
+
+def unlisted(text: str, quotations: list[str]) -> list[str]:
+    """The strong words of a text that no quotation holds, each with its surroundings."""
+    listed = {place for quotation in quotations for stretch in places(text, quotation) for place in stretch}
+    visible = re.sub(r"`[^`]*`", lambda code: "`" * len(code[0]), text)  # names of options are no words
+    return [
+        text[max(0, found.start() - 60) : found.end() + 60]
+        for found in STRONG.finditer(visible)
+        if found.start() not in listed
+    ]
+
+
+@functools.cache
+def names_of_tests(file: str) -> set[str]:
+    """The functions in a file of tests."""
+    tree = ast.parse((ROOT / file).read_text("utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+
+def exists(holder: str) -> bool:
+    """Whether there is such a test, page, or command."""
+    file, _, name = holder.partition("::")
+    if name:
+        return (ROOT / file).is_file() and name in names_of_tests(file)
+    match shlex.split(holder):
+        case ["make", target]:
+            return target in targets()
+        case ["python", script]:
+            return (ROOT / script).is_file()
+        case ["minibert", command]:
+            return (ROOT / "minibert" / "cli" / f"{command.replace('-', '_')}.py").is_file()
+        case [page]:
+            return page.startswith("docs/log/") and (ROOT / page).is_file()
+    return False
+
+
+@pytest.mark.parametrize("page", dict.fromkeys(promise.page for promise in PROMISES))
+def test_each_promise_stands_in_its_page_word_for_word(page):
+    said = [promise.says for promise in PROMISES if promise.page == page]
+    assert [sentence for sentence in said if sentence not in text_of(page)] == []
+
+
+def test_whatever_holds_a_promise_exists():
+    holders = {holder for promise in PROMISES for holder in promise.held_by}
+    assert len(holders) > 300
+    assert sorted(holder for holder in holders if not exists(holder)) == []
+    assert [promise.says for promise in PROMISES if not promise.held_by] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_sentences_with_strong_words_are_promises_that_are_held_or_exceptions(page):
+    promised = [promise.says for promise in PROMISES if promise.page == page]
+    assert unlisted(prose_of(page), [*promised, *EXCEPTIONS.get(page, ())]) == []
+
+
+def test_exceptions_stand_in_their_pages_and_are_needed():
+    for page, reasons in EXCEPTIONS.items():
+        promised = [promise.says for promise in PROMISES if promise.page == page]
+        for sentence, reason in reasons.items():
+            assert sentence in text_of(page) and reason, sentence
+            assert unlisted(sentence, []), f"{sentence!r} has no strong word"
+            assert unlisted(prose_of(page), [*promised, *(other for other in reasons if other != sentence)])
+
+
+@pytest.mark.parametrize(
+    "holder",
+    ["tests/test_promises.py::test_no_such_test", "tests/no_such_file.py::test_it", "make nothing",
+     "python benchmarks/nothing.py", "minibert nothing", "docs/log/nothing.md", "somebody said so"],
+)  # fmt: skip
+def test_a_holder_that_is_not_there_is_found(holder):
+    assert not exists(holder)
+
+
+def test_a_promise_that_nobody_listed_is_found():
+    text = "It is never slow. Nothing is lost, and it can't `never` fail."
+    assert unlisted(text, ["Nothing is lost", "and it can't"]) == [text]
+    assert unlisted(text, ["never slow", "Nothing is", "can't"]) == []
+
+
+def test_table_has_each_promise_and_what_holds_it():
+    promises = [
+        Promise("README.md", "a | b, `c`", ["make test", "tests/test_main.py::test_x"]),
+        Promise("docs/index.md", "[d](e.md) costs $1", ["make site"]),
+    ]
+    assert page_of_promises.table(promises) == (
+        "### README.md\n\n| it says | held by |\n|---|---|\n"
+        "| a \\| b, `c` | `make test`<br>`test_main.py::test_x` |\n\n"
+        "### docs/index.md\n\n| it says | held by |\n|---|---|\n"
+        "| d costs \\$1 | `make site` |"
+    )
