@@ -280,9 +280,18 @@ def test_no_module_differentiates_by_itself():
     )
 
 
-def test_only_the_command_line_reads_arguments_and_two_files_the_environment():
+def test_only_the_command_line_reads_the_arguments_of_the_process():
     assert users_of(r"sys\.argv\b") == {"cli/shared/parser.py"}
-    assert users_of(r"os\.(environ|getenv)\b") == {"engines/cpp/primitives.py", "base/model_names.py"}
+
+
+def test_only_two_files_read_the_environment_and_the_page_names_their_variables():
+    readers = users_of(r"os\.(environ|getenv)\b")
+    assert readers == {"engines/cpp/primitives.py", "base/model_names.py"}
+    source = "".join((PACKAGE / file).read_text("utf-8") for file in sorted(readers))
+    variables = set(re.findall(r'"((?:MINIBERT|HF|HUGGINGFACE|XDG)_\w+)"', source))
+    text = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    table = text.partition("| variable | what it does |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([A-Z_]+)`", table)) == variables
 
 
 # The model and the books in the package
