@@ -99,6 +99,7 @@ FIGURES = [
     ("minibert vocab --help", "rounded to one line in n; 0: learn from all lines (default: 0.02)"),
     ("docs/asking.md", f"A page holds at most {LARGEST_PAGE}"),
     ("minibert show --help", f"Models that need more than {LARGEST_PAGE} are refused."),
+    ("docs/coming-from.md", f"a checkpoint every {PretrainOptions().checkpoint_seconds / 60:.0f} minutes"),
     ("docs/engines.md", f"a timeline of the first {IN_WORDS[trace.STEPS_SHOWN]} steps"),
     ("docs/differences.md", f"every span of up to {Answering.longest} tokens is a possible answer"),
     ("docs/differences.md", f"if read line by line, {reading.LONGEST_LINE // MEBI} MiB per line"),

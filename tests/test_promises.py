@@ -19,7 +19,8 @@ PAGES = [
     "docs/models/english.md",
     *(f"docs/{name}.md" for name in (
         "index", "getting-started", "fine-tuning", "python", "command-line", "asking", "tokenizer", "engines",
-        "many-devices", "differences", "architecture", "teaching", "programs",
+        "many-devices", "differences", "architecture", "teaching", "programs", "coming-from", "decisions",
+        "scale",
     )),
 ]  # fmt: skip
 STRONG = re.compile(
