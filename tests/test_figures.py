@@ -39,7 +39,7 @@ from minibert.tokenizer import counting
 from minibert.verification import replay
 
 MEBI, GIBI = 2**20, 2**30
-IN_WORDS = {5: "five", 7: "seven", 8: "eight", 10: "ten"}
+IN_WORDS = {4: "four", 5: "five", 7: "seven", 8: "eight", 10: "ten"}
 PARTS = {5: "a fifth", 8: "an eighth"}
 
 
@@ -137,9 +137,7 @@ def test_versions_and_extras_are_those_of_the_installation():
 def test_make_help_lists_every_target():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     targets = re.search(r"^\.PHONY: (help .*)$", makefile, re.MULTILINE)[1].split()
-    assert targets == re.findall(r"^([a-z-]+):.*## .", makefile, re.MULTILINE) or set(targets) == set(
-        re.findall(r"^([a-z-]+):.*## .", makefile, re.MULTILINE)
-    )
+    assert sorted(targets) == sorted(re.findall(r"^([a-z-]+):.*## .", makefile, re.MULTILINE))
 
 
 def test_table_of_the_command_line_has_every_command():
@@ -309,7 +307,7 @@ def test_figures_of_the_model_in_the_package_are_those_of_its_files():
     tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
     count = sum(int(np.prod(entry["shape"])) for entry in tensors.values())
     assert {entry["dtype"] for entry in tensors.values()} == {"F16"}
-    assert not any("pooler" in name for name in tensors)
+    assert any("pooler" in name for name in tensors) != ("it has no trained pooler" in told)
     megabytes = sum(path.stat().st_size for path in FOLDER.iterdir()) / 1e6
     for sentence in (
         f"{config.L} layers, hidden size {config.H}, {config.A} heads, {count:,} parameters",
@@ -318,13 +316,10 @@ def test_figures_of_the_model_in_the_package_are_those_of_its_files():
         f"float16, {megabytes:.1f} MB with its tokenizer",
     ):
         assert sentence in told
-    tokens = re.search(r"14,650 steps, ([\d,]+) tokens, ([\d.]+) minutes", card)
-    assert f"14,650 of up to 4,096 tokens: {tokens[1]}, which is 2.6 times the text" in told
-    millions = round(int(tokens[1].replace(",", "")) / 1e6)
-    assert (
-        f"It read {millions} million tokens in some {float(tokens[2]) / 60:.0f} hours".replace("4", "four")
-        in told
-    )
+    steps, tokens, minutes = re.search(r"([\d,]+) steps, ([\d,]+) tokens, ([\d.]+) minutes", card).groups()
+    assert f"| steps, tokens | {steps} of up to 4,096 tokens: {tokens}, which is" in told
+    millions = round(int(tokens.replace(",", "")) / 1e6)
+    assert f"It read {millions} million tokens in some {IN_WORDS[round(float(minutes) / 60)]} hours" in told
     assert f"It has read only {millions} million tokens" in page_of_promises.text_of("README.md")
     for name in ("loss, nats", "its standard error, by document", "accuracy"):
         assert re.search(rf"\| {name} \| ([\d.]+%?) \|", card)[1] in told
@@ -346,6 +341,9 @@ def test_answers_of_the_model_in_the_package_are_those_of_the_page():
     ):
         [[guess]] = english.fill_mask(text, top=1)
         assert sentence.format(guess.token, guess.probability) in told
+    readme = (ROOT / "README.md").read_text("utf-8")
+    [text, shown] = re.search(r'model\.encode\("(.*)"\) +# (Encoded.*)', readme).groups()
+    assert repr(english.encode(text)) == shown
 
 
 def test_books_of_the_package_have_the_lines_of_the_page():
