@@ -31,6 +31,7 @@ from minibert.hub import onnx
 from minibert.pretraining import budget, evaluation, objective, page, preparation, recipes, run
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports import doctor
+from minibert.tasks import similarity_losses
 from minibert.tasks.answering import Answering
 from minibert.tasks.metrics import schemes
 from minibert.tasks.metrics.intervals import bootstrap
@@ -60,6 +61,7 @@ LARGEST_PAGE = f"{explorer_page.LARGEST // 10**6} MB"
 MOST_EXPLORED = f"at most {pretrain_command.MOST_EXPLORED // 10**6} million parameters"
 LIMITS = f"{confined.SECONDS:.0f} seconds and {confined.MEMORY // GIBI} GiB"
 NAMED_SIZES = ", ".join(f"`{name}` {'-'.join(map(str, shape))}" for name, shape in SIZES.items())
+QUICK = PretrainOptions(size="2-128-4").resolved()  # what `make pretrain` trains
 # A page, and what it has to say today.
 FIGURES = [
     ("README.md", f"trains a BERT on the books in the package: {MINUTES} minutes"),
@@ -95,6 +97,9 @@ FIGURES = [
     ("docs/fine-tuning.md", f"cut after {Task.max_length} tokens"),
     ("docs/fine-tuning.md", "strictly if nine tenths of its entity tags" if schemes.KEPT == 0.9 else "?"),
     ("docs/fine-tuning.md", f"{IN_WORDS[len(Task.__abstractmethods__)].title()} methods have no default"),
+    ("docs/fine-tuning.md", f"among those of the batch, over {similarity_losses.SCALE:.0f} × their cosines"),
+    ("docs/decisions.md", f"with {QUICK.tokens_per_step:,} tokens per step"),
+    ("docs/many-devices.md", f"would take {1e6 * 131_072 / 719_000 / 86_400:.1f} days with `base`"),
     ("docs/tokenizer.md", "Two lines in a hundred are held out (`--held-out`)"),
     ("minibert vocab --help", "rounded to one line in n; 0: learn from all lines (default: 0.02)"),
     ("docs/asking.md", f"A page holds at most {LARGEST_PAGE}"),
@@ -445,3 +450,19 @@ def test_memory_of_training_is_that_of_the_tables():
     for name, (*small, least, most) in (("float32", fp32), ("bfloat16", bf16)):
         expected = [*(f"{gigabytes:.1f}" for gigabytes in small), f"{least:.1f} to {most:.1f}"]
         assert [cell.removesuffix(" GB") for cell in rows_of("docs/getting-started.md", name)[0]] == expected
+
+
+def test_experiments_have_what_the_readme_says_of_them():
+    experiments = (ROOT / "docs" / "experiments.md").read_text("utf-8")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    table = readme.partition("| | paper | here | shown? |")[2].partition("\n\n")[0]
+    found = re.findall(r"\d+\.\d ±\d\.\d", table) + re.findall(r"[+-]\d+\.\d \[-?\d[^]]*\]", table)
+    assert len(found) > 25 and [one for one in found if one not in experiments] == []
+
+
+def test_present_speed_of_make_pretrain_is_that_of_the_results():
+    results, started = (page_of_promises.text_of(name) for name in ("docs/results.md", STARTED))
+    figures = r"`make pretrain` reads ([\d.]+) million .*?, ([\d,]+) tokens/s\) and ends ([\d.]+) nats under"
+    tokens, speed, under = re.search(figures, results).groups()
+    told = f"reads {tokens} million tokens in its {MINUTES} minutes ({speed} tokens/s)"
+    assert f"{told} and ends {under} nats under" in started
