@@ -64,11 +64,11 @@ def exists(holder: str) -> bool:
     if name:
         return (ROOT / file).is_file() and name in names_of_tests(file)
     match shlex.split(holder):
-        case ["make", target]:
+        case ["make", target, *_]:
             return target in targets()
-        case ["python", script]:
+        case ["python", script, *_]:
             return (ROOT / script).is_file()
-        case ["minibert", command]:
+        case ["minibert", command, *_]:
             return (ROOT / "minibert" / "cli" / f"{command.replace('-', '_')}.py").is_file()
         case [page]:
             return page.startswith("docs/log/") and (ROOT / page).is_file()
@@ -101,6 +101,33 @@ def test_exceptions_stand_in_their_pages_and_are_needed():
             assert sentence in text_of(page) and reason, sentence
             assert unlisted(sentence, []), f"{sentence!r} has no strong word"
             assert unlisted(prose_of(page), [*promised, *(other for other in reasons if other != sentence)])
+
+
+def commands_in(text: str) -> Iterator[str]:
+    """The commands that a text names in backticks; a script of benchmarks/ may stand by its name alone."""
+    for code in re.findall(r"`([^`]+)`", text):
+        code = re.sub(r"^(?:benchmarks/)?(\w+\.py)\b", r"python benchmarks/\1", " ".join(code.split()))
+        if re.match(r"(make|minibert|python) ", code):
+            yield code
+
+
+def test_what_is_proven_is_checked_by_commands_that_exist():
+    for page, heading in (("docs/what-is-proven.md", "| claim | bound"), ("README.md", "| claim | bound")):
+        text = (ROOT / page).read_text("utf-8")
+        table = text[text.index(heading) :].partition("\n\n")[0]
+        for row in table.splitlines()[2:]:
+            named = list(commands_in(row.rstrip("| ").rpartition(" | ")[2]))
+            assert named and [one for one in named if not exists(one)] == [], row
+
+
+@pytest.mark.parametrize("page", ["docs/results.md", "docs/results-operations.md"])
+def test_sections_with_tables_of_measurements_name_a_command_that_exists(page):
+    text = (ROOT / page).read_text("utf-8")
+    beginning, *sections = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
+    measured = [section for section in sections if re.search(r"^\| ?---", section, re.MULTILINE)]
+    general = any(exists(one) for one in commands_in(beginning)) and page != "docs/results.md"
+    for section in measured:
+        assert general or any(exists(one) for one in commands_in(section)), section.partition("\n")[0]
 
 
 @pytest.mark.parametrize(
