@@ -11,6 +11,8 @@ import pytest
 from page_of_promises import Promise, prose_of, text_of
 from paths import ROOT
 
+from minibert.cli.shared.parser import commands
+
 PROMISES, EXCEPTIONS = page_of_promises.read()
 # Where a sentence with a strong word is a promise, or has to say why it isn't one.
 PAGES = [
@@ -22,6 +24,9 @@ PAGES = [
         "many-devices", "differences", "architecture", "teaching", "programs", "coming-from", "decisions",
         "scale",
     )),
+    "minibert/__init__.py",
+    "minibert/core/__init__.py",
+    *(f"minibert {name} --help" for name in commands()),
 ]  # fmt: skip
 STRONG = re.compile(
     r"\b(never|always|(?:same|equal|exact) (?:bytes?|bits?)|to the (?:byte|bit|piece)|bit (?:for|by) bit"
@@ -39,7 +44,9 @@ def places(text: str, quotation: str) -> Iterator[range]:
 def unlisted(text: str, quotations: list[str]) -> list[str]:
     """The strong words of a text that no quotation holds, each with its surroundings."""
     listed = {place for quotation in quotations for stretch in places(text, quotation) for place in stretch}
-    visible = re.sub(r"`[^`]*`", lambda code: "`" * len(code[0]), text)  # names of options are no words
+    visible = re.sub(
+        r"`[^`]*`|--[\w-]+", lambda code: "`" * len(code[0]), text
+    )  # names of options are no words
     return [
         text[max(0, found.start() - 60) : found.end() + 60]
         for found in STRONG.finditer(visible)
