@@ -20,7 +20,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import LARGEST_WHOLE
 from minibert.base.reading import byte_pieces, too_much
 from minibert.base.terminal import emit, json_text, printable
-from minibert.cli.shared.flags import JSON, QUIET, add_engine, add_flag, add_model, add_switches, renamed
+from minibert.cli.shared.flags import JSON, QUIET, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.texts import STANDARD_INPUT, announce_typed_input, as_utf8, refuse_file
 
 
@@ -38,7 +38,6 @@ def add(parser: ArgumentParser) -> None:
     text = "the text (default: all of the standard input)"
     parser.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=text)
     add_flag(parser, "--file FILE", "a file with the text; compressed files too")
-    renamed(parser, "--text", "--file")
     add_flag(parser, "--top N", "answers to print", 1)
     add_switches(parser, quiet=QUIET)
     add_engine(parser)
