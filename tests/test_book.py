@@ -194,7 +194,7 @@ def test_pages_of_the_pdf_are_those_of_its_contents(tmp_path):
     if not shutil.which("chromium"):
         pytest.skip("no chromium on the PATH (Debian, Ubuntu: apt install chromium)")
     printed, articles = chapters(3)
-    long = "A heading with so many words that one line of the page can't hold them all, and the last are on another"
+    long = "A heading with so many words that one line can't hold them all, and the last are on another"
     heading = printed.BeautifulSoup(f"<h2>{long}</h2>", "html.parser")
     articles["02"].append(heading)
     (tmp_path / "notebooks").mkdir()
