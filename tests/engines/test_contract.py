@@ -261,7 +261,7 @@ def test_accumulators_are_added_to_where_they_are(ops, label):
     assert all(map(np.shares_memory, done.totals, done.zeros))
 
 
-# Rule 3 has a file of its own: tests/core/test_random.py.
+# Rule 3 has a file of its own: tests/core/test_dropout_bits.py.
 # Rule 4: losses are sums of rows with weights, which is what their backward takes.
 
 

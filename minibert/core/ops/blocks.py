@@ -10,8 +10,8 @@ from typing import Any
 
 from minibert.core.arrays import Array, Grads, Params, Saved
 from minibert.core.ops.attention import Attention
+from minibert.core.ops.dropout_bits import Dropout
 from minibert.core.ops.losses import Losses
-from minibert.core.ops.random import Dropout
 
 EMBEDDING_SITE = 0
 
