@@ -50,7 +50,7 @@ def zeros(generator: np.random.Generator, shape: tuple[int, ...], spread: float)
 
     Parameters
     ----------
-    generator, shape, spread : as for `normal`; not used.
+    generator, shape, spread : ignored; every function of initial values is called with them.
     """
     return 0.0
 
@@ -60,7 +60,7 @@ def ones(generator: np.random.Generator, shape: tuple[int, ...], spread: float) 
 
     Parameters
     ----------
-    generator, shape, spread : as for `normal`; not used.
+    generator, shape, spread : ignored; every function of initial values is called with them.
     """
     return 1.0
 

@@ -1,9 +1,12 @@
 """The operations that BERT is made of, forward and backward, written by hand.
 
 Every forward returns its result and `saved`, the arrays that its backward needs; every backward takes the
-gradient of the loss with respect to the result, dy, and returns fresh gradients of the inputs. Nothing here
-branches on the value of an array, and everything is holomorphic: `x * x`, never `abs`; comparisons look at
-`.real` only. Complex arrays therefore carry exact derivatives through all of it (see `gradcheck`).
+gradient of the loss with respect to the result, dy, and returns new arrays with the gradients of the inputs.
+Only `embedding_backward` adds to an array that it is given: most rows of a table have no gradient.
+
+Nothing here branches on the value of an array, and everything is holomorphic: `x * x`, never `abs`;
+comparisons look at `.real` only. Complex arrays therefore carry exact derivatives through all of it (see
+`gradcheck`).
 
 Read next: `attention`, `losses`, and then `blocks`, which is made of these.
 """
