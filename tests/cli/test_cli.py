@@ -1,7 +1,7 @@
 """The command line: what it says, what it passes on, how it ends."""
 
-import errno
 import dataclasses
+import errno
 import importlib
 import io
 import json
