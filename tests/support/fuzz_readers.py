@@ -43,7 +43,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests/misuse")]
 ROOMS = "api ask base cli data experiments finetuning hub pretraining reports tasks tokenizer training"
 INSTRUMENTED = [f"minibert.{room}" for room in (*ROOMS.split(), "verification")]
 IS_PROGRAM = __name__ == "__main__"
-if IS_PROGRAM:
+if IS_PROGRAM and not {"--keep", "--list"} & {*sys.argv}:
     import atheris
 
     with atheris.instrument_imports(include=INSTRUMENTED), redirect_stderr(StringIO()):
@@ -128,17 +128,20 @@ class Target:
         self.file.unlink(missing_ok=True)  # and not written over: it may be mapped
         self.file.write_bytes(data)
         began = time.process_time()
-        found = None
+        raised: BaseException | None = None
         with self.watch.over(self.folder, self.file.name in NAMING) as seen:
             try:
                 self.reader.read(self.folder)
-            except (InputError, RunError) as error:
-                if not str(error) or "\n" in str(error):
-                    found = Found("a sentence of several lines", repr(str(error))[:200])
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    raise
-                found = Found(f"{type(error).__name__}: {str(error)[:200]}", place_of(error))
+                raised = error
+        found = None
+        if isinstance(raised, InputError | RunError):
+            if not str(raised) or "\n" in str(raised):
+                found = Found("a sentence of several lines", repr(str(raised))[:200])
+        elif raised is not None:
+            found = Found(f"{type(raised).__name__}: {str(raised)[:200]}", place_of(raised))
         if seen:
             found = Found(seen[0], "an audit event")
         seconds = time.process_time() - began

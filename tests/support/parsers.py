@@ -196,6 +196,8 @@ PARSERS = [
         Parser(f"shards-{name}", f"small/shards/{name}", lambda at: every_document(at / "small/shards"))
         for name in ("meta.json", "tokens.bin", "sentences.bin", "documents.bin")
     ),
-    Parser("npy", "small/layer.npy", lambda at: _mapped(at / "small/layer.npy", np.dtype("f4"), SHAPE).sum()),
+    Parser(
+        "npy", "small/layer.npy", lambda at: _mapped(at / "small/layer.npy", np.dtype("f4"), SHAPE).tobytes()
+    ),
     *map(unpacked, ("gz", "xz", "bz2", "zst")),
 ]
