@@ -88,7 +88,8 @@ class Found(NamedTuple):
 class Watch:
     """What Python's audit events say of an input: opened files, calls of other programs, unpickled names."""
 
-    def __init__(self) -> None:
+    def __init__(self, *also: Path) -> None:
+        self.also = tuple(map(os.path.realpath, also))  # what may be read as well
         self.folder: str | None = None  # None: nothing is watched
         self.may_open_others = False
         self.seen: list[str] = []
@@ -101,7 +102,7 @@ class Watch:
             self.seen.append(f"{event} {arguments!r:.200}")
         if event == "open" and isinstance(arguments[0], str | bytes) and not self.may_open_others:
             path = os.path.realpath(os.fsdecode(arguments[0]))
-            if not path.startswith((self.folder, *OWN)):
+            if not path.startswith((self.folder, *self.also, *OWN)):
                 self.seen.append(f"open {path!r:.200}")
 
     @contextmanager
@@ -329,7 +330,8 @@ def _alone(target: Target, name: str, out: Path, options: argparse.Namespace) ->
 def _all_of(table: dict[str, Reader], options: argparse.Namespace, scratch: Path) -> int:
     warnings.simplefilter("ignore", UserWarning)
     warnings.simplefilter("error", RuntimeWarning)  # NumPy's, of what should have been refused
-    genuine, watch, worst = everything(scratch), Watch(), 0
+    genuine, worst = everything(scratch), 0
+    watch = Watch(scratch / "SST-2", scratch / "small")  # of the options of the genuine fine-tuning
     for name in options.names or table:
         out = options.out / name.replace("/", "--")
         out.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from torch_files import archive, ended, older, storage, tensor
 
 from minibert.base.reading import byte_pieces
 from minibert.core.config import BertConfig
+from minibert.data.shards.store import META, _crc32_of_meta
 from minibert.finetuning.frozen.activations import _mapped, _new_file
 from minibert.hub.checkpoint import load_checkpoint, save_checkpoint
 from minibert.hub.hugging_face import read_tensors
@@ -28,6 +29,7 @@ from minibert.model.params import initialise
 
 TEXT = b"A cat sat.\nIt purred.\n\nA dog ran.\n" * 3
 SHAPE = (4, 3)  # of the array of activations
+SHARDS = ("tokens.bin", "sentences.bin", "documents.bin")
 
 
 class Parser(NamedTuple):
@@ -64,7 +66,7 @@ def write_small(small: Path) -> None:
     optimizer = SimpleNamespace(m=params.flat, v=params.flat, updates=3)
     state = {"step": 3, "position": [0, 3], "seconds": 1.25, "plan": {"total_steps": 4}}
     save_checkpoint(small / "step-000000003.safetensors", params, optimizer, state)
-    write_shards(small.parent / "parts/00001-of-00002", small / "shards")
+    shutil.copytree(small.parent / "parts/00001-of-00002", small / "shards")
     _new_file(small / "layer.npy", np.dtype("f4"), SHAPE)[:] = 1
     for suffix, packer in {"gz": gzip, "xz": lzma, "bz2": bz2, "zst": zstd}.items():
         (small / f"text.{suffix}").write_bytes(packer.compress(TEXT))
@@ -80,14 +82,6 @@ def write_tensors(path: Path) -> None:
         at += 6 * size
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(at))
-
-
-def write_shards(source: Path, folder: Path) -> None:
-    """Shards as the first versions wrote them: without checksums, which would refuse whatever is mutated."""
-    shutil.copytree(source, folder)
-    meta = json.loads((folder / "meta.json").read_text())
-    del meta["crc32"]
-    (folder / "meta.json").write_text(json.dumps(meta))
 
 
 # What reads them
@@ -113,8 +107,18 @@ def every_tensor(folder: Path) -> None:
 
 
 def small_checkpoint(folder: Path) -> None:
-    found = load_checkpoint(folder / "small/step-000000003.safetensors", warn=str)
+    found = load_checkpoint(folder / "small/step-000000003.safetensors")
     assert found.params.flat.shape == found.m.shape == found.v.shape and found.updates == found.state["step"]
+
+
+def sealed_documents(folder: Path) -> None:
+    """Read shards whose meta.json has the checksums of what the other files hold now."""
+    shards = folder / "small/shards"
+    meta = json.loads((shards / META).read_text())
+    for name in SHARDS:
+        meta["crc32"][name] = zlib.crc32((shards / name).read_bytes())
+    (shards / META).write_bytes(sealed_meta(json.dumps(meta).encode()))
+    every_document(shards)
 
 
 def unpacked(suffix: str) -> Parser:
@@ -173,6 +177,13 @@ def sealed_checkpoint(data: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + tensors
 
 
+def sealed_meta(data: bytes) -> bytes:
+    """The facts about shards with the checksum of what they say now."""
+    meta = json.loads(data)
+    meta["crc32"][META] = _crc32_of_meta(meta)
+    return json.dumps(meta).encode()
+
+
 def sealed_archive(data: bytes) -> bytes:
     """A zip archive whose members have the checksums of what is in them now."""
     archive, at = bytearray(data), data.find(b"PK\1\2")
@@ -192,10 +203,10 @@ PARSERS = [
     Parser("older-pickle", "small/older.bin", lambda at: read_pickled(at / "small/older.bin")),
     Parser("table", "small/some.index", every_tensor, sealed_table),
     Parser("checkpoint", "small/step-000000003.safetensors", small_checkpoint, sealed_checkpoint),
-    *(
-        Parser(f"shards-{name}", f"small/shards/{name}", lambda at: every_document(at / "small/shards"))
-        for name in ("meta.json", "tokens.bin", "sentences.bin", "documents.bin")
+    Parser(
+        f"shards-{META}", f"small/shards/{META}", lambda at: every_document(at / "small/shards"), sealed_meta
     ),
+    *(Parser(f"shards-{name}", f"small/shards/{name}", sealed_documents) for name in SHARDS),
     Parser(
         "npy", "small/layer.npy", lambda at: _mapped(at / "small/layer.npy", np.dtype("f4"), SHAPE).tobytes()
     ),
