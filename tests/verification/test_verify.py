@@ -499,6 +499,21 @@ def test_names_in_findings_are_printable(copied, capsys):
     assert last.startswith(r"WRONG  \x1b[31m\nx\u202e: is missing")
 
 
+def state_of(folder):
+    """Contents and times of the files of a folder."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [(path, path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).digest()) for path in paths]
+
+
+def test_verify_changes_no_file(copied):
+    before = state_of(copied)
+    assert minibert.verify(copied, replay=5).findings == []
+    flip(copied / FIRST)
+    damaged = state_of(copied)
+    assert len(minibert.verify(copied).findings) == 1
+    assert state_of(copied) == damaged and [path for path, *_ in before] == [path for path, *_ in damaged]
+
+
 # The command
 
 
