@@ -13,8 +13,9 @@ input kept (`OUT/NAME/found-N`), when a reader
 - unpickles, runs a program, connects, or opens a file elsewhere than in its folder;
 - returns other tensors than the library `safetensors` reads from the same file.
 
-Each reader runs in a process of its own. `--keep` chooses a few small inputs that together run every line
-that any has run, and puts them into tests/fixtures/fuzzed, which tests/test_fuzzed.py reads again each time.
+Each reader runs in a process of its own. `--keep` chooses a few small inputs that run lines which the genuine
+file does not, some four KB for a reader, and puts them into tests/fixtures/fuzzed, which tests/test_fuzzed.py
+reads again.
 """
 
 import argparse
