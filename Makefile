@@ -44,7 +44,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations mutants sentences sanitize emulate notebooks docs book site clean
+.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz fuzz-readers equations mutants sentences sanitize emulate notebooks docs book site clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -105,6 +105,9 @@ ladder: ## matrix product, attention and LayerNorm from loops to the product's k
 
 fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,000,000 random texts
 	$(BIN)/python tests/support/fuzz_tokenizer.py $(ARGS)
+
+fuzz-readers: $(VENV)/.with-fuzz $(VENV)/.with-test ## every reader of files on mutated bytes, guided by what they run (Atheris); ARGS='safetensors --seconds 600'
+	$(BIN)/python tests/support/fuzz_readers.py $(ARGS)
 
 equations: $(VENV)/.with-test ## a fault in every equation and setting of the paper, whose test has to turn red; ARGS='3 A.2-k'
 	$(BIN)/python tests/support/equations.py $(ARGS)

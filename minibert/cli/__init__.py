@@ -6,6 +6,7 @@ for `arguments.status`. Exit status: 0 success, 1 the work failed, 2 something t
 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 """
 
+import errno
 import signal
 import sys
 import warnings
@@ -111,7 +112,8 @@ def _status_of(work: Callable[[], int | None]) -> int:
         return _complain(str(error) or "there is not enough memory", FAILED)
     except OSError as error:
         where = f"{error.filename} could" if error.filename else "The output, or a file, could"
-        return _complain(f"{where} not be read or written: {error.strerror or error}.", FAILED)
+        status = BAD_INPUT if error.errno == errno.ENAMETOOLONG else FAILED
+        return _complain(f"{where} not be read or written: {error.strerror or error}.", status)
     except KeyboardInterrupt as stop:
         return next((STOPPED_BY[name] for name in stop.args if name in STOPPED_BY), INTERRUPTED)
 

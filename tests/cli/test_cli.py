@@ -1,6 +1,7 @@
 """The command line: what it says, what it passes on, how it ends."""
 
 import dataclasses
+import errno
 import importlib
 import io
 import json
@@ -292,6 +293,11 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path,
             OSError(28, "No space left on device"),
             1,
             "The output, or a file, could not be read or written: No space left on device.",
+        ),
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300),
+            2,
+            f"{'x' * 300} could not be read or written: File name too long.",
         ),
         (MemoryError(), 1, "there is not enough memory"),
     ],
