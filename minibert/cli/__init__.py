@@ -20,6 +20,7 @@ from minibert.cli.shared.messages import on_command_line
 from minibert.cli.shared.parser import parse_arguments
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+NO_THREAD = "can't start new thread"  # what Python's RuntimeError says, which has no class of its own
 
 
 @contextmanager
@@ -109,6 +110,10 @@ def _status_of(work: Callable[[], int | None]) -> int:
         return FAILED
     except MemoryError as error:
         return _complain(str(error) or "there is not enough memory", FAILED)
+    except RuntimeError as error:
+        if str(error) != NO_THREAD:
+            raise
+        return _complain("another thread could not be started: memory or threads have run out", FAILED)
     except OSError as error:
         where = f"{error.filename} could" if error.filename else "The output, or a file, could"
         return _complain(f"{where} not be read or written: {error.strerror or error}.", FAILED)
