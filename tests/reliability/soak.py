@@ -102,7 +102,7 @@ class Meeting:
 
     def blame(self, fault, why):
         self.found[fault] += 1
-        self.found["why"].append(f"{fault}: {why}"[:2000])
+        self.found["why"].append(f"{fault}: {why[-2000:]}")
 
     def disturb(self, asked):
         """Run the command once, and let the disturbance happen."""

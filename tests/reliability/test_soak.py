@@ -35,6 +35,7 @@ def pretraining(server, tmp_path_factory):
 def finished(scene, disturbance="failing unlink"):
     """A meeting with a run that has ended well."""
     scene.commands.clear()
+    scene.source.restore()
     meeting = Meeting(scene, DISTURBANCES[disturbance], random.Random(0))
     meeting.disturb({})
     assert faults_of(meeting.found) == 0
