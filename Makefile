@@ -44,7 +44,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz fuzz-readers equations mutants sentences sanitize emulate notebooks docs book site clean
+.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz fuzz-readers equations mutants soak sentences sanitize emulate notebooks docs book site clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -114,6 +114,9 @@ equations: $(VENV)/.with-test ## a fault in every equation and setting of the pa
 
 mutants: $(VENV)/.with-test ## one-line faults in the whole package, and how many the quick tests notice; ARGS='--count 400 --rooms api,tasks'
 	$(BIN)/python tests/support/mutants.py $(ARGS)
+
+soak: $(VENV)/.with-test ## kills and faults for every kind of run on every engine; ARGS='--jobs sweep --count 9' or ARGS='--long 240'
+	$(BIN)/python tests/reliability/soak.py $(ARGS)
 
 sentences: $(VENV)/.with-test ## what each misuse is told, written anew for a person to read: tests/misuse/*.txt
 	$(BIN)/python tests/misuse/snapshots.py $(ARGS)

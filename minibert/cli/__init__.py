@@ -21,6 +21,7 @@ from minibert.cli.shared.messages import on_command_line
 from minibert.cli.shared.parser import parse_arguments
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+NO_THREAD = "can't start new thread"  # what Python's RuntimeError says, which has no class of its own
 
 
 @contextmanager
@@ -110,6 +111,10 @@ def _status_of(work: Callable[[], int | None]) -> int:
         return FAILED
     except MemoryError as error:
         return _complain(str(error) or "there is not enough memory", FAILED)
+    except RuntimeError as error:
+        if str(error) != NO_THREAD:
+            raise
+        return _complain("another thread could not be started: memory or threads have run out", FAILED)
     except OSError as error:
         where = f"{error.filename} could" if error.filename else "The output, or a file, could"
         status = BAD_INPUT if error.errno == errno.ENAMETOOLONG else FAILED

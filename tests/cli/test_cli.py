@@ -300,6 +300,11 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path,
             f"{'x' * 300} could not be read or written: File name too long.",
         ),
         (MemoryError(), 1, "there is not enough memory"),
+        (
+            RuntimeError("can't start new thread"),
+            1,
+            "another thread could not be started: memory or threads have run out",
+        ),
     ],
 )
 def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status, told):
@@ -311,12 +316,13 @@ def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status, to
     assert line == f"minibert: {told}\n"
 
 
-def test_a_fault_in_the_program_is_not_disguised(monkeypatch):
+@pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug")])
+def test_a_fault_in_the_program_is_not_disguised(monkeypatch, error):
     def fail(*_):
-        raise KeyError("a bug")
+        raise error
 
     monkeypatch.setattr("minibert.cli.info.information", fail)
-    with pytest.raises(KeyError):
+    with pytest.raises(type(error)):
         cli.main(["info"])
 
 
