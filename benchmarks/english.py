@@ -1,7 +1,8 @@
 """Train `english`, the BERT in the package: from its text to the folder in the package.
 
-    python benchmarks/english.py [--out runs/english] [--steps N] [--threads N]
+    python benchmarks/english.py [--out runs/english] [--steps N] [--pair-steps N] [--threads N]
 
+It is trained on single texts first, which is cheaper, and then on pairs with next sentences, as in the paper.
 The text is a sample of the English Wikipedia and the public-domain books in MINIBERT_DATA/text, and the
 books in the package. Left out are articles and chapters that share 13 words in a row with a task that the
 model is measured on, chapters that are also in the package's books, and Frankenstein, on which the model is
@@ -32,15 +33,14 @@ MINIBERT = [sys.executable, "-m", "minibert"]
 # tokens, at the end of the decay, left the loss two nats higher (docs/log/2026-11-29-english.md).
 LENGTHS = "10:0.03,16:0.03,32:0.14,64:0.35,128:0.45"
 STEPS = 14_650  # of 4,096 tokens each: 55 million in all, as short texts do not fill a batch
-RUN = [
-    *("--size", "4-192-6"),
+PAIR_STEPS = 6_000  # after them, with two segments and next sentences: 25 million tokens more
+OF_BOTH = [
     *("--optimizer", "muon"),
-    "--no-nsp",
-    *("--seq-length", LENGTHS),
     *("--batch-size", "32"),  # of 128 tokens; shorter sequences come in larger batches
     *("--held-out", "0.02"),
-    *("--evaluations", "8"),
 ]
+FIRST = [*OF_BOTH, "--size", "4-192-6", "--no-nsp", "--seq-length", LENGTHS, "--evaluations", "8"]
+PAIRS = [*OF_BOTH, "--lr", "1e-3", "--dropout", "0", "--seq-length", "128", "--evaluations", "6"]
 VOCABULARY = ["--vocab-size", "8192"]
 SHARED = 13  # a text that shares so many words in a row is an overlap, as in the GPT-3 paper
 COPIED = 0.5  # a chapter that shares more of its word sequences than this is a copy
@@ -53,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/english"))
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--pair-steps", type=int, default=PAIR_STEPS)
     parser.add_argument("--threads", type=int)
     given = parser.parse_args()
     text, shards = given.out / "text", given.out / "shards"
@@ -63,18 +64,22 @@ def main() -> None:
         run("vocab", *sources, "--out", given.out / "vocabulary", *VOCABULARY)
     run("data", *sources, "--vocab", given.out / "vocabulary", "--out", shards)
     threads = ["--threads", str(given.threads)] if given.threads else []
-    folder = given.out / "run"
-    if (folder / "training.json").exists():
-        begun = read_json(folder / "training.json", {"steps": int})["steps"]
-        if begun != given.steps:
-            sys.exit(
-                f"english.py: {folder} has a run of {begun} steps, not {given.steps}; give another --out."
-            )
-        run("pretrain", "--out", folder, "--resume", *threads)
-    else:
-        run("pretrain", "--shards", shards, "--out", folder, "--steps", str(given.steps), *RUN, *threads)
-    for name, value in pack(folder, FOLDER / DEFAULT).items():
+    first, pairs = given.out / "run", given.out / "run-pairs"
+    train(first, given.steps, threads, "--shards", shards, *FIRST)
+    train(pairs, given.pair_steps, threads, "--shards", shards, "--model", first, *PAIRS)
+    for name, value in pack(pairs, FOLDER / DEFAULT).items():
         print(f"{value:>17}  {name}")
+
+
+def train(folder: Path, steps: int, threads: list[str], *words: str | Path) -> None:
+    """Pre-train into a folder, or go on with the run that is there; stop if that has another length."""
+    if not (folder / "training.json").exists():
+        run("pretrain", "--out", folder, "--steps", str(steps), *words, *threads)
+        return
+    begun = read_json(folder / "training.json", {"steps": int})["steps"]
+    if begun != steps:
+        sys.exit(f"english.py: {folder} has a run of {begun} steps, not {steps}; give another --out.")
+    run("pretrain", "--out", folder, "--resume", *threads)
 
 
 def run(*words: str | Path) -> None:

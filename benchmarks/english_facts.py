@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from english_pack import UNTRAINED, sizes_of
+from english_pack import sizes_of, untrained_in
 from peers.bench import ended
 
 from minibert import hub
@@ -47,7 +47,7 @@ def facts(run: Path, packed: Path, book: Path | None, threads: int | None) -> It
     str
     """
     records = list(records_of(run))
-    yield from table(("", ""), (*size(packed), *length(records), *at_the_end(run)))
+    yield from table(("", ""), (*size(run, packed), *length(records), *at_the_end(run)))
     yield ""
     yield from table(("step", "tokens in a text", "held-out loss", "accuracy"), losses(records))
     yield ""
@@ -69,10 +69,9 @@ def records_of(run: Path) -> Iterator[Facts]:
             yield parse_json(line)
 
 
-def size(packed: Path) -> Iterator[tuple[str, str]]:
+def size(run: Path, packed: Path) -> Iterator[tuple[str, str]]:
     """Yield how large the packed model is."""
-    weights = hub.load(packed)[1]
-    parameters = sum(value.size for _, value in trained(weights))
+    parameters = sum(value.size for _, value in trained(run, packed))
     yield "parameters", f"{parameters:,}"
     yield "stored", f"{sum(sizes_of(packed).values()) / 1e6:.2f} MB"
 
@@ -108,8 +107,8 @@ def losses(records: list[Facts]) -> Iterator[tuple[str, ...]]:
 
 def rounding(run: Path, packed: Path) -> tuple[float, str, float]:
     """Return the largest change of a weight, its tensor, and the norm of all changes over the weights'."""
-    rounded = dict(trained(hub.load(packed)[1]))
-    exact = dict(trained(hub.load(run)[1]))
+    rounded = dict(trained(run, packed))
+    exact = dict(trained(run, run))
     changes = {name: value - rounded[name] for name, value in exact.items()}
     largest, name = max((float(np.abs(change).max()), name) for name, change in changes.items())
     return largest, name, norm_of(list(changes.values())) / norm_of(list(exact.values()))
@@ -120,10 +119,11 @@ def norm_of(tensors: list[np.ndarray]) -> float:
     return math.sqrt(sum(float(np.square(tensor).sum()) for tensor in tensors))
 
 
-def trained(weights: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the tensors that a run without next sentences trains."""
-    for name, value in hub.to_hf(weights).items():
-        if not name.startswith(UNTRAINED):
+def trained(run: Path, model: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the tensors of a model that the run trained."""
+    _, params, _ = hub.load(model)
+    for name, value in hub.to_hf(params).items():
+        if not name.startswith(untrained_in(run)):
             yield name, value.astype(np.float64)
 
 

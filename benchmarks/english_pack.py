@@ -97,9 +97,8 @@ def pack(run: str | Path, out: Path) -> dict[str, str]:
     """
     config, params, _ = hub.load(run)
     folder_of_run = folder_of(run)
-    options = read_json(folder_of_run / "training.json", {"next_sentence": bool})
     tensors = hub.to_hf(params)
-    untrained = () if options["next_sentence"] else UNTRAINED
+    untrained = untrained_in(folder_of_run)
     omit = [name for name in tensors if name.startswith(untrained)]
     packed = [value for name, value in tensors.items() if name not in omit]
     is_step = Path(run) != folder_of_run
@@ -123,6 +122,12 @@ def pack(run: str | Path, out: Path) -> dict[str, str]:
     report = {"largest change by rounding": f"{largest_change(packed):.1e}"}
     report["change by rounding, share of the norm"] = f"{relative_change(packed):.1e}"
     return report | {f"{out / name}": f"{size:,} bytes" for name, size in sizes_of(out).items()}
+
+
+def untrained_in(run: Path) -> tuple[str, ...]:
+    """Return how the names of tensors begin that a run did not train."""
+    options = read_json(run / "training.json", {"next_sentence": bool})
+    return () if options["next_sentence"] else UNTRAINED
 
 
 def card_of(run: Path, about: Exported) -> str:

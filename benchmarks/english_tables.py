@@ -39,6 +39,7 @@ TASKS = {  # with the folder of their files
     "cola": ("CoLA", "glue"),
     "stsb": ("STS-B", "glue"),
     "snli": ("SNLI", "pairs"),
+    "qnli-dev": ("QNLI (its dev file divided)", "glue"),
     "ner": ("CoNLL-2003", "ner"),
 }
 # The recipe reads two windows of 512 tokens in a step, and `english` has seen texts of up to 128.

@@ -147,6 +147,15 @@ def say_lines(app: Any, page: str, content: list[str]) -> None:
         content[0] = equations.page(lines=True)
 
 
+def list_promises(app: Any, page: str, content: list[str]) -> None:
+    """Put into the page on reliability what docs/promises.toml has, as tables."""
+    if page == "reliability":
+        import page_of_promises  # in tests/support
+
+        promises, _ = page_of_promises.read()
+        content[0] = content[0].replace(page_of_promises.MARK, page_of_promises.table(promises))
+
+
 def describe_below(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Put a description behind "name : " on the line below, where numpydoc looks for it.
 
@@ -202,6 +211,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", find_notebooks_here)
     app.connect("source-read", find_pages_of_the_repository)
     app.connect("source-read", say_lines)
+    app.connect("source-read", list_promises)
     app.connect("doctree-read", describe_pictures)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
     app.connect("build-finished", put_explorer)

@@ -5,6 +5,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 import shutil
 import sys
 import threading
@@ -682,6 +683,13 @@ def _reads(call: ast.Call) -> bool:
     copies = call.args and getattr(getattr(call.args[0], "func", None), "attr", "") == "dumps"
     writes = name.startswith("open") and modes and modes[0] not in ("r", "rb")
     return name in READING and owner != "os" and not writes and not copies
+
+
+def test_the_page_has_no_more_readers_and_damages_than_there_are():
+    page = (PACKAGE.parent / "docs" / "what-is-proven.md").read_text("utf-8")
+    told = re.search(r"over (\d+) readers of files, each given a file damaged in ([\d,]+) ways", page)
+    assert int(told[1]) < len(READERS) < 1.25 * int(told[1])
+    assert int(told[2].replace(",", "")) == MANY
 
 
 @pytest.mark.slow

@@ -20,7 +20,10 @@ BLOCK = 16_384  # vectors that are compared at a time, in float32
 def write_vectors(encoder: minibert.TextEncoder, texts: Path, out: Path) -> int:
     """Write a vector of length 1 for each line of a file, and return how many there are."""
     with open(texts, encoding="utf-8") as lines:
-        count = sum(1 for _ in lines)
+        count = 0
+        for count, line in enumerate(lines, start=1):
+            if not line.strip():
+                raise SystemExit(f"{texts}, line {count}: the line is blank; each has to be a text.")
     shape = count, len(encoder.get_feature_names_out())
     vectors = np.lib.format.open_memmap(out, mode="w+", dtype=np.float16, shape=shape)
     with open(texts, encoding="utf-8") as lines:

@@ -271,7 +271,7 @@ class Bert:
     Encoded(3 × (3, 128), pooled (1, 128))
     """
 
-    # The tree of parameters, and the same on the engine's device. Older pickles have no such attribute.
+    # The tree of parameters, and the same on the engine's device.
     _placed: Any = None
 
     @explains_folder("minibert.load")

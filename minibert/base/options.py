@@ -212,9 +212,6 @@ class RunOptions(TrainingArguments):
     seed: int = option(0, "seed of all random numbers", COUNT)
 
     COMMAND: ClassVar[str] = ""  # one of the commands in STORED
-    # Fields as version 0.1 stored them, and their present names.
-    RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
-    BEFORE: ClassVar[dict[str, Any]] = {}  # values for files older than an option
     ALWAYS: ClassVar[tuple[str, ...]] = ()  # fields that every run has stored
     # Options that may change when a run is resumed, because they have no influence on the weights.
     FREE: ClassVar[frozenset[str]] = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
@@ -289,7 +286,7 @@ class RunOptions(TrainingArguments):
         Parameters
         ----------
         path : str or path
-            The file; one of version 0.1 is read as well.
+            The file.
 
         Returns
         -------
@@ -306,14 +303,13 @@ class RunOptions(TrainingArguments):
         except MissingFile as error:
             raise cls._nothing_to_resume(Path(path)) from error
         try:
-            stored = cls._renamed(stored)
             wrong = dataclass_error(cls, stored)
             if not wrong:
                 missing = (f"{name!r} is missing" for name in cls.ALWAYS if name not in stored)
                 wrong = next(missing, None)
             if wrong:
                 raise InputError(wrong)
-            return cls(**cls.BEFORE | stored)
+            return cls(**stored)
         except InputError as error:
             what = f"{path} does not hold the options of a run ({str(error).rstrip('.')})"
             raise InputError(f"{what}; name the folder of one.") from error
@@ -326,11 +322,6 @@ class RunOptions(TrainingArguments):
             what = f"'{path.parent}' holds a run of minibert {command}"
             return InputError(f"{what}; resume it with that, or choose another `out`.")
         return InputError(f"There is no run in '{path.parent}'; check `out`, or leave out `resume`.")
-
-    @classmethod
-    def _renamed(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return stored fields by their present names."""
-        return {cls.RENAMED.get(name, name): value for name, value in stored.items()}
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -357,7 +348,7 @@ class RunOptions(TrainingArguments):
         """
         is_toml = Path(path).suffix == ".toml"
         advice = "give a JSON file, or TOML in a file whose name ends in .toml"
-        configured = cls._renamed(read_toml(path) if is_toml else read_json(path, advice=advice))
+        configured = read_toml(path) if is_toml else read_json(path, advice=advice)
         cls._require_names(path, configured)
         kinds = get_type_hints(cls)
         wrong = schema_error(configured, {name: kinds[name] for name in configured})

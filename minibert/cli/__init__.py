@@ -1,4 +1,4 @@
-"""The command line, `minibert COMMAND`: all that reads argv and (except for MINIBERT_ISA) the environment.
+"""The command line, `minibert COMMAND`: all that reads argv.
 
 Each command is a file in this folder. The first line of its docstring is the summary in `minibert --help`,
 the rest its own help; `add` declares its flags; `run` calls the library, and returns the exit status, or None

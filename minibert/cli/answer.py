@@ -20,7 +20,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import LARGEST_WHOLE
 from minibert.base.reading import byte_pieces, too_much
 from minibert.base.terminal import emit, json_text, printable
-from minibert.cli.shared.flags import JSON, QUIET, add_engine, add_flag, add_model, add_switches, renamed
+from minibert.cli.shared.flags import JSON, QUIET, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.texts import STANDARD_INPUT, announce_typed_input, as_utf8, refuse_file
 
 
@@ -37,8 +37,7 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     text = "the text (default: all of the standard input)"
     parser.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=text)
-    add_flag(parser, "--file FILE", "a file with the text; compressed files too")
-    renamed(parser, "--text", "--file")
+    add_flag(parser, "--file FILE", "a file with the text; compressed files too", action="append")
     add_flag(parser, "--top N", "answers to print", 1)
     add_switches(parser, quiet=QUIET)
     add_engine(parser)
@@ -65,12 +64,12 @@ def run(arguments: Namespace) -> None:
     if not 1 <= arguments.top <= Answering.n_best:
         raise InputError(f"--top {arguments.top} is not possible; choose from 1 to {Answering.n_best}.")
     refuse_file(arguments.question, "give the question itself, and --file FILE to ask about that")
-    n_texts = len(arguments.texts) + bool(arguments.file)
-    if n_texts > 1:
+    files = arguments.file or []
+    if len(arguments.texts) + len(files) > 1:
         raise InputError("A question is asked of one text; give one, or one --file.")
     for text in arguments.texts:
         refuse_file(text, "name it with --file FILE to ask about that")
-    text = arguments.texts[0] if arguments.texts else _text(arguments.file or STANDARD_INPUT)
+    text = arguments.texts[0] if arguments.texts else _text(files[0] if files else STANDARD_INPUT)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     with engines.limited_threads(arguments.threads, model.ops):
         best = answer(model, arguments.question, text, show=not (arguments.json or arguments.quiet))

@@ -83,8 +83,14 @@ def run(arguments: Namespace) -> None:
         When flags or folders don't belong to what is to be done, or can't be used.
     """
     word = arguments.folder if arguments.folder in WORDS else ""
-    is_given = {"progress": arguments.progress, "seed": arguments.seed is not None, "csv": arguments.csv}
-    taken = {"grade": ("seed", "csv"), "": ("progress", "seed") if arguments.progress else ()}.get(word, ())
+    is_given = {
+        "progress": arguments.progress,
+        "seed": arguments.seed is not None,
+        "csv": arguments.csv,
+        "json": arguments.json,
+    }
+    laying_out = ("progress", "seed", "json") if arguments.progress else ("json",)
+    taken = {"grade": ("seed", "csv", "json"), "": laying_out}.get(word, ())
     for name, value in is_given.items():
         if value and name not in taken:
             where = f"course {word}" if word else "laying out the course"

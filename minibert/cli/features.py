@@ -39,7 +39,6 @@ def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers N] [...]"
     flags.add_model(parser, "a folder with a BERT, fine-tuned or not, or RUN@STEP")
     add_texts(parser)
-    flags.renamed(parser, "--text", "--file")
     flags.add_flag(parser, "--out FILE", "a .npy or .jsonl file to write", required=True)
     text = "the layers to concatenate: numbers separated by commas (0: the embeddings, -1: the last layer), "
     flags.add_flag(parser, "--layers LAYERS", text + "all, or embeddings", "-1")

@@ -92,8 +92,7 @@ def _refuse_folders(texts: list[str]) -> None:
     """Raise InputError where a text is a folder, which was meant as the model."""
     for text in texts:
         if os.path.isdir(text):
-            instead = "name a model with --model; until version 0.2 the model was the first word"
-            raise InputError(f"'{text}' is a folder, but a text is expected; {instead}.")
+            raise InputError(f"'{text}' is a folder, but a text is expected; name a model with --model.")
 
 
 def _lines(masks: Any, in_full: bool) -> Iterator[str]:

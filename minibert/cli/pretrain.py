@@ -103,7 +103,6 @@ def add(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     flags.add_options(group, options, "size model hidden_act max_positions extend_positions dropout")
     flags.add_options(group, options, "attention_dropout unigram_bias dtype")
-    flags.renamed(group, "--init-from", "--model")
     optimizer = parser.add_argument_group("batches and optimizer")
     flags.add_options(optimizer, options, "seq_length batch_size accumulate")
     flags.add_optimizer(optimizer, "by size", lamb="for thousands of sequences in a step, see below")

@@ -15,7 +15,7 @@ from typing import Any
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import aligned, emit, json_text, printable
-from minibert.cli.shared.flags import add_engine, add_model, add_switches, renamed
+from minibert.cli.shared.flags import add_engine, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, given_texts
 
 
@@ -30,7 +30,6 @@ def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]"
     add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")
     add_texts(parser, "a sentence, or more")
-    renamed(parser, "--text", "--file")
     add_engine(parser)
     add_switches(parser, json="print a JSON object for each text instead")
 

@@ -4,9 +4,8 @@ Compares what the files in a folder state about themselves and about each other:
 checksums, shapes, vocabulary, positions, labels, stored options, checkpoints,
 token shards, and the log, which has a line for every step. Each finding is one
 line that says what is wrong and what to do; the exit status is 1 if there is
-any. Unfinished runs, sweeps, models of other libraries and runs of earlier
-versions can be checked as well. Nothing is written, and nothing outside of the
-folder is read.
+any. Unfinished runs, sweeps and models of other libraries can be checked as
+well. Nothing is written, and nothing outside of the folder is read.
 
 --replay computes a step of a pre-training run again, from the last checkpoint
 before it or from the beginning, and compares it with the log bit by bit. It

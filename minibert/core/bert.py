@@ -271,22 +271,6 @@ def pretraining_loss(
     )
 
 
-# -> (S+M,) rows of the batch, or None for all; (S,) and (M,) indices into them, for the two heads
-def _last_layer_rows(
-    ops: Ops,
-    config: BertConfig,
-    batch: Batch,
-) -> tuple[Array | None, Array, Array]:
-    """Return the tokens that the heads read in the last layer: the first of each sequence and the masked."""
-    first, masked = batch.first_rows, batch.masked_rows
-    if config.is_decoder or len(first) + len(masked) >= len(batch.positions):
-        return None, first, masked
-    rows = ops.xp.sort(ops.xp.concatenate([first, masked]))
-    first_places = ops.xp.searchsorted(rows, first).astype(rows.dtype)
-    masked_places = ops.xp.searchsorted(rows, masked).astype(rows.dtype)
-    return rows, first_places, masked_places
-
-
 # -> grads, the tree of all parameters
 def pretraining_loss_backward(
     ops: Ops,
@@ -320,3 +304,19 @@ def pretraining_loss_backward(
     embeddings = grads["embeddings"] | {"word": word}
     grads = grads | {"nsp": nsp, "pooler": pooler, "mlm": mlm, "embeddings": embeddings}
     return encoder_backward(ops, config, dx + dx_mlm, saved.encoder, params, grads)
+
+
+# -> (S+M,) rows of the batch, or None for all; (S,) and (M,) indices into them, for the two heads
+def _last_layer_rows(
+    ops: Ops,
+    config: BertConfig,
+    batch: Batch,
+) -> tuple[Array | None, Array, Array]:
+    """Return the tokens that the heads read in the last layer: the first of each sequence and the masked."""
+    first, masked = batch.first_rows, batch.masked_rows
+    if config.is_decoder or len(first) + len(masked) >= len(batch.positions):
+        return None, first, masked
+    rows = ops.xp.sort(ops.xp.concatenate([first, masked]))
+    first_places = ops.xp.searchsorted(rows, first).astype(rows.dtype)
+    masked_places = ops.xp.searchsorted(rows, masked).astype(rows.dtype)
+    return rows, first_places, masked_places

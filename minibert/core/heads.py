@@ -139,6 +139,33 @@ def loss(
     return result, LossSaved(saved, saved_loss, dnll)
 
 
+# -> grads, the tree of all parameters
+def loss_backward(
+    ops: Ops,
+    config: BertConfig,
+    head: AnyHead,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: int | None = None,
+) -> Grads:
+    """Add the gradients of `loss` to `grads`, which is consumed and returned.
+
+    Parameters
+    ----------
+    ops, config, head : as for `loss`.
+    saved : what `loss` kept.
+    params, grads : trees of parameters and accumulators.
+    frozen : how many of the lowest layers get no gradient, nor do the embeddings. None: nothing is frozen.
+
+    Returns
+    -------
+    grads : the tree with the gradients added.
+    """
+    dlogits = loss_of_logits_backward(ops, head, saved.dnll, saved.loss)
+    return logits_backward(ops, config, head, dlogits, saved.logits, params, grads, frozen)
+
+
 # logits (S,K), (S,1), (T,2) or (N,K) -> loss, what is saved of it, dnll (len(labels),)
 def loss_of_logits(
     ops: Ops,
@@ -186,33 +213,6 @@ def loss_of_logits(
     else:
         raise NotImplementedError(f"The loss {loss!r} of the head kind {head.kind!r} has no formula here.")
     return HeadLoss((weights * nll).sum(), nll, scores), saved_loss, dnll
-
-
-# -> grads, the tree of all parameters
-def loss_backward(
-    ops: Ops,
-    config: BertConfig,
-    head: AnyHead,
-    saved: Saved,
-    params: Params,
-    grads: Grads,
-    frozen: int | None = None,
-) -> Grads:
-    """Add the gradients of `loss` to `grads`, which is consumed and returned.
-
-    Parameters
-    ----------
-    ops, config, head : as for `loss`.
-    saved : what `loss` kept.
-    params, grads : trees of parameters and accumulators.
-    frozen : how many of the lowest layers get no gradient, nor do the embeddings. None: nothing is frozen.
-
-    Returns
-    -------
-    grads : the tree with the gradients added.
-    """
-    dlogits = loss_of_logits_backward(ops, head, saved.dnll, saved.loss)
-    return logits_backward(ops, config, head, dlogits, saved.logits, params, grads, frozen)
 
 
 # dnll (len(labels),) -> dlogits (S,K), (S,1), (T,2) or (N,K)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from minibert.base.errors import MissingFile
 from minibert.experiments import smoke_tasks
 from minibert.experiments.tables import SHAPES
-from minibert.finetuning.preparation import fingerprint
+from minibert.finetuning.examples import fingerprint
 from minibert.tasks import registry
 
 MADE = "made-tasks"  # folder of the tasks that are made from the books

@@ -1,5 +1,7 @@
 """Read the examples that a run learns from, and those that a finished model is asked about."""
 
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ from minibert.data.tables import DELIMITERS, MissingColumn
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.splitting import split, subset
 from minibert.model.head_kinds import OF_CLASSES
+from minibert.reports.results import load_report
 from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
@@ -224,6 +227,8 @@ def _asked(
     the run divided its data                         its train or dev part
     "dev", for the task of the model                 its dev set, by which it chose the best epoch
     otherwise                                        the split of the run's data
+
+    Divided data that have changed since then are refused.
     """
     if not (folder / OPTIONS_FILE).exists():
         if data is None:
@@ -244,7 +249,20 @@ def _asked(
     if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
         return task.read(Path(options.data), split)
     train, dev = read_examples(task, options)
+    if same_task:
+        _require_unchanged(folder, data or options.data, dev)
     return dev if split == "dev" else train
+
+
+def _require_unchanged(folder: Path, data: str | Path, dev: list[Any]) -> None:
+    """Raise InputError if data have changed since a run divided them.
+
+    Which examples are in dev depends on all of them, so the dev part of changed data has trained ones in it.
+    """
+    report = load_report(folder)
+    if report and report.get("dev_crc32", fingerprint(dev)) != fingerprint(dev):
+        what = f"'{data}' has changed since '{folder}' was trained on it, so its dev part is another one"
+        raise InputError(f"{what}, with trained examples in it; restore the file, or give other data.")
 
 
 def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
@@ -257,3 +275,25 @@ def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
         return data.is_file() and task.read(data, "dev") == _the_one_file(task, options)
     except InputError:  # it is raised again where the data are read
         return False
+
+
+def fingerprint(*parts: Sequence[Any]) -> int:
+    """Return a checksum of labels and examples, which depends on their order.
+
+    Parameters
+    ----------
+    *parts : sequences
+        Labels or examples; equal ones have the same `repr`.
+
+    Returns
+    -------
+    int
+        CRC-32.
+    """
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(b"\0", checksum)
+        for item in part:
+            data = repr(item).encode("utf-8", "surrogatepass")
+            checksum = zlib.crc32(data, checksum)
+    return checksum

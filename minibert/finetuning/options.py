@@ -5,7 +5,7 @@ import math
 import os
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import product
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -299,7 +299,6 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     width: int = option(768, "units of these LSTMs in each direction", WHOLE)
 
     COMMAND = "finetune"
-    BEFORE: ClassVar[dict[str, Any]] = {"stratified": False}
 
     def __post_init__(self) -> None:
         self._make_plain()

@@ -1,7 +1,6 @@
 """Prepare a run: check that model and data fit, and make features of the examples."""
 
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from minibert import hub
 from minibert.base.errors import InputError, naming
 from minibert.core.config import BertConfig
 from minibert.finetuning.balance import check_balance, class_weights, groups
-from minibert.finetuning.examples import Rows, read_examples
+from minibert.finetuning.examples import Rows, fingerprint, read_examples
 from minibert.finetuning.models import as_sequence, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.finetuning.splitting import subset
@@ -303,25 +302,3 @@ def _of_other(
             example._replace(label=translations.get(example.label, example.label)) for example in examples
         ]
     return examples
-
-
-def fingerprint(*parts: Sequence[Any]) -> int:
-    """Return a checksum of labels and examples, which depends on their order.
-
-    Parameters
-    ----------
-    *parts : sequences
-        Labels or examples; equal ones have the same `repr`.
-
-    Returns
-    -------
-    int
-        CRC-32.
-    """
-    checksum = 0
-    for part in parts:
-        checksum = zlib.crc32(b"\0", checksum)
-        for item in part:
-            data = repr(item).encode("utf-8", "surrogatepass")
-            checksum = zlib.crc32(data, checksum)
-    return checksum

@@ -456,10 +456,13 @@ def predicted_text(report: dict[str, Any]) -> str:
     str
         Several lines.
     """
-    # The source of a single file is its name; any other source ends with the split.
-    is_file = not report["source"].endswith(f", {report['split']}")
-    source = Path(report["source"]).name if is_file else report["split"]
+    # The source of a whole file is its name; any other source ends with the split.
+    data = Path(report["source"].removesuffix(f", {report['split']}"))
+    source = data.name if str(data) == report["source"] else report["split"]
     lines = [f"{report['title']}, {counted(report['examples'], 'example')} of {printable(source)}"]
+    if source == report["split"] and data.is_file():
+        use = "held out" if source == "dev" else "trained on"
+        lines[0] += f", the part of {printable(data.name)} that was {use}"
     if report["scores"]:
         lines += results.metric_lines(report)
     return "\n".join([*lines, *report["files"]])

@@ -24,6 +24,7 @@ from minibert.base.terminal import counted
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, save_best
+from minibert.finetuning.examples import fingerprint
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
@@ -412,6 +413,7 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
         "parameters": state.params.count(),
         "train_examples": sum(data.train_tasks.values()),
         "train_tasks": data.train_tasks,
+        "dev_crc32": fingerprint(data.dev_examples),
         "engine": run.ops.name,
         "dtype": run.options.dtype,
         "cores": cores(),

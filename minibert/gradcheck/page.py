@@ -3,7 +3,6 @@
 import inspect
 import math
 from collections.abc import Iterable, Sequence
-from importlib import metadata
 from typing import Any, NamedTuple
 
 from minibert.core import bert
@@ -23,8 +22,6 @@ GAP = 34.0  # between two axes
 MOST_TICKS = 6  # labels of an axis
 RADIUS, FAILED_RADIUS = 3.5, 7  # radius of a dot
 CROSS = 5  # half the size of the cross on a check that fails
-DISTRIBUTION = "minibert-scratch"
-URL_NAME = "Repository"  # in [project.urls] of pyproject.toml
 
 
 def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
@@ -58,7 +55,6 @@ def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
     return rendered(
         "proof_sheet.html.j2",
         title="Proof sheet: every gradient and its error",
-        url=repository_url(),
         sections=sections,
         count=len(rows),
         failed=failed,
@@ -94,16 +90,6 @@ def source_of(engine: Ops, label: str) -> tuple[str, int]:
             function = bert.pretraining_loss_backward
     function = inspect.unwrap(function)
     return f"{function.__module__.replace('.', '/')}.py", function.__code__.co_firstlineno
-
-
-def repository_url() -> str:
-    """Read the address of the project's repository from the installed package; "" if it has none."""
-    try:
-        lines = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
-    except metadata.PackageNotFoundError:
-        return ""
-    urls = dict(line.split(", ", 1) for line in lines)  # "Repository, https://..."
-    return urls.get(URL_NAME, "").rstrip("/")
 
 
 class _Axis(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.base.errors import InputError, warn
+from minibert.base.errors import InputError
 from minibert.base.model_names import CONFIG_FILE, WEIGHTS_FILE, config_in, locate, no_such_model
 from minibert.core.config import BertConfig
 from minibert.hub import hugging_face
@@ -103,7 +103,7 @@ def hidden_size(source: str | Path) -> int | None:
         if weights is None:
             return None
         if weights == locate(source).checkpoint:
-            params = load_checkpoint(weights, warn=lambda text: None).params
+            params = load_checkpoint(weights).params
             return params.config.H if isinstance(params, Parameters) else None
         is_tensorflow = weights.name not in hugging_face.WEIGHTS
         config_path = weights.with_name(CONFIG_FILE)
@@ -206,7 +206,7 @@ def load(
     path = weights_of(source)
     place = locate(source)
     if path is not None and path == place.checkpoint:
-        checkpoint = load_checkpoint(path, warn=warn)
+        checkpoint = load_checkpoint(path)
         params = checkpoint.params
         if not isinstance(params, Parameters):
             raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")

@@ -25,7 +25,7 @@ from minibert.base.terminal import emit
 from minibert.core.config import BertConfig
 from minibert.core.params import Entry, FlatParameters
 from minibert.model import bilstm
-from minibert.model.params import PRETRAINING, Head, Parameters, parameter_table
+from minibert.model.params import Head, Parameters, parameter_table
 
 FORMAT = "minibert checkpoint 1"
 HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # required fields and their types
@@ -142,9 +142,7 @@ def _checksum(header: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(header, sort_keys=True).encode())
 
 
-def load_checkpoint(
-    path: str | Path, config: Any = None, warn: Callable[[str], Any] = emit, numbers: int | None = None
-) -> Checkpoint:
+def load_checkpoint(path: str | Path, config: Any = None, numbers: int | None = None) -> Checkpoint:
     """Read a checkpoint back, bit for bit.
 
     Parameters
@@ -153,8 +151,6 @@ def load_checkpoint(
         The file.
     config : BertConfig, BilstmConfig or None
         The configuration that it must have; by default any.
-    warn : callable
-        Called with a sentence if the header has no checksum of itself, as in files of earlier versions.
     numbers : int or None
         How many numbers its position in the data must have, if it has a position; by default any.
 
@@ -172,15 +168,12 @@ def load_checkpoint(
     path = Path(path)
     header, tensors = _contents(path)
     try:
-        has_own_checksum = _require_whole(header, tensors)
+        _require_whole(header, tensors)
         _require_state(path, header, numbers)
         params = _parameters(header, tensors["params"])
     except (ValueError, TypeError, RecursionError) as error:
         reason = str(error).rstrip(".")
         raise InputError(f"{path} is damaged: {reason}; remove it or use an earlier one.") from error
-    if not has_own_checksum:
-        old = f"{path} is of an earlier version, which has no checksum of step, position and configuration"
-        warn(f"{old}; they are taken as they are.")
     _require_config(path, params.config, config)
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
 
@@ -226,17 +219,14 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return header, tensors
 
 
-def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bool:
-    """Raise ValueError when a header or a buffer is not what was written.
-
-    Return whether the header has a checksum of its own, which the first versions did not write.
-    """
+def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+    """Raise ValueError when a header or a buffer is not what was written."""
     lacking = [name for name, kind in HEADER.items() if not isinstance(header.get(name), kind)]
     if lacking:
         raise ValueError(f"its header lacks {', '.join(lacking)}")
     checksums = header["crc32"]
     header_checksum = checksums.pop("header", None)
-    if header_checksum is not None and header_checksum != _checksum(header):
+    if header_checksum != _checksum(header):
         raise ValueError("the checksum of its header differs")
     if checksums.keys() != set(BUFFERS):
         raise ValueError(f"it has checksums of {', '.join(checksums)}, expected {', '.join(BUFFERS)}")
@@ -246,7 +236,6 @@ def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bo
     for name, tensor in tensors.items():
         if zlib.crc32(tensor.data) != checksums[name]:
             raise ValueError(f"the checksum of {name} differs")
-    return header_checksum is not None
 
 
 def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> None:
@@ -272,7 +261,7 @@ def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
         _require_count(flat, bilstm.parameter_table, tagger, "depth")
         return bilstm.BilstmParameters(tagger, flat)
     config = BertConfig.from_dict(header["config"])
-    head = header.get("head", PRETRAINING)  # version 0.1 had no other head and did not store it
+    head = header.get("head")
     is_head = isinstance(head, list | tuple) and 2 <= len(head) <= 4 and type(head[1]) is int
     if not is_head:
         raise ValueError(f"head={head!r:.60} is none")
@@ -327,7 +316,7 @@ def latest(
     config, numbers
         As for `load_checkpoint`.
     warn : callable
-        As for `load_checkpoint`; also called for every damaged file that is passed over.
+        Called with a sentence for every damaged file that is passed over.
 
     Returns
     -------
@@ -344,7 +333,7 @@ def latest(
     paths = checkpoints(folder)
     for path in reversed(paths):
         try:
-            checkpoint = load_checkpoint(path, None, warn, numbers)
+            checkpoint = load_checkpoint(path, None, numbers)
         except InputError as error:
             warn(f"Passed over a checkpoint that can't be used: {error}")
         else:

@@ -168,7 +168,6 @@ class PretrainOptions(RunOptions):
     UNDECIDED = "by size"
     COMMAND = "pretrain"
     ALWAYS = ("corpus", "held_out", "masked_lm_prob")
-    RENAMED = RunOptions.RENAMED | {"init_from": "model"}
     # The length of a run may differ too. Shards may have been moved: they are checked when they are opened.
     FREE = RunOptions.FREE | {"steps", "minutes", "evaluations", "shards"}
 

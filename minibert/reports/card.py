@@ -238,7 +238,7 @@ def _use(name: str, head: str, model: Exported) -> list[str]:
 
 def _pretrained(run: Path, is_step: bool) -> Parts:
     """Return the contents of the card of a pre-training; raise InputError if its files are damaged."""
-    paths = dict.fromkeys(("shards", "model", "init_from"), str | None)  # version 0.1 wrote `init_from`
+    paths = dict.fromkeys(("shards", "model"), str | None)
     numbers = {"learning_rate": float, "batch_size": int, "next_sentence": bool}
     options = read_json(run / PRETRAINED, {"corpus": tuple[str, ...], **paths, **numbers})
     sources = options["corpus"]
@@ -248,7 +248,7 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
     if not text:
         text = "16 English books in the public domain, which come with minibert"
     training = [f"Text: {text}."]
-    if model := options.get("model") or options.get("init_from"):
+    if model := options.get("model"):
         training.append(f"Begun from the weights of {_last(model)}.")
     if is_step or not (run / results.REPORT).exists():
         return training, [], {}, [UNFINISHED]

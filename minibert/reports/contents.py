@@ -140,6 +140,7 @@ class FinetuneReport(Evaluation):
     parameters: int
     train_examples: int
     train_tasks: dict[str, int]
+    dev_crc32: NotRequired[int]  # checksum of the dev examples
     train_classes: NotRequired[dict[str, int]]
     fresh: NotRequired[list[str]]  # parameters that the model lacked, so that they were initialised
     feature_based: NotRequired[str]  # the frozen layers that LSTMs read

@@ -204,7 +204,9 @@ class Record:
 
     def rate_text(self) -> str:
         """Describe the learning rate beside that of the recipe."""
-        return f"the learning rate of {self.rates[0]:.2g} is {self.times_usual_rate:.2g} times the recipe's"
+        times = self.times_usual_rate
+        multiple = f"{times:,.0f}" if times >= 10 else f"{times:.2g}"
+        return f"the learning rate of {self.rates[0]:.2g} is {multiple} times the recipe's"
 
 
 def resolved(options: Any, folder: Path) -> Any:
@@ -446,7 +448,7 @@ def on_the_plateau(run: Record) -> Verdict:
     Small BERTs rest there until they have learnt where to look. Shorter sequences leave it sooner: after 0.4
     million tokens in windows of 8, and 0.8 million in windows of 16 with 40% of the tokens masked
     (docs/log/2026-11-20-plateau.md). Copying the targets that it sees is worth half a nat of the training
-    loss; a whole nat below is memory.
+    loss; a whole nat below is memory. A run that is training is not judged before it has read so much.
     """
     if not run.pretrains or run.has_learnt or run.unigram is None or run.last_loss < run.unigram - 1:
         return None
@@ -455,6 +457,8 @@ def on_the_plateau(run: Record) -> Verdict:
     losses = f"its loss is {run.final_loss:.2f} nats, the unigram entropy {run.unigram:.2f}"
     evidence = f"The model makes no use of context yet: {losses}, after {read / 1e6:.2g} million tokens."
     expected = next((tokens for length, tokens in ESCAPES.items() if shortest <= length), math.inf)
+    if run.is_training and read <= expected:
+        return None  # it is early
     if read > expected:
         checks = "look at its learning rate, its batch size and its masks"
         return evidence, f"{ESCAPED}; this run should have left it, too: {checks}."

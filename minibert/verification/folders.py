@@ -347,7 +347,7 @@ def load_kept(path: Path, config: Any, numbers: int) -> Checkpoint | None:
         When it is damaged, or has another configuration.
     """
     try:
-        return load_checkpoint(path, config, lambda text: None, numbers)
+        return load_checkpoint(path, config, numbers)
     except InputError:
         if os.path.lexists(path):
             raise

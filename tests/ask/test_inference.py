@@ -111,6 +111,15 @@ def test_n_parameters_counts_the_tied_embedding_once(model, gradients):
     assert model.n_parameters == sum(one.size for one in gradients.values())
 
 
+def test_a_model_that_is_asked_drops_nothing_out():
+    states = []
+    for rate in (0.0, 0.5):
+        config = agreement.config(hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+        model = Bert(config, initialise(config, seed=0))
+        states.append(model.encode([encoding(2, 7, 9, 3)]).hidden_states)
+    np.testing.assert_array_equal(*states)
+
+
 def test_encode_takes_the_output_of_the_tokenizer():
     config = agreement.config()
     model, tokenizer = Bert(config, agreement.parameters(config)), Tokenizer([*SPECIAL_TOKENS, *"abc"])

@@ -1,4 +1,4 @@
-"""Options of runs: files of earlier versions, what becomes of values, and which are refused."""
+"""Options of runs: what becomes of values, and which are refused."""
 
 import copy
 import dataclasses
@@ -16,63 +16,10 @@ from minibert.base.errors import InputError, OtherOptions
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.options import PretrainOptions
 
-# As version 0.1 wrote them.
-PRETRAINING = """{
-  "corpus": ["a.txt"], "layout": "auto", "vocab": null, "vocab_size": 8192, "lower_case": true,
-  "shards": null, "held_out": 0.05, "size": null, "init_from": "runs/books", "hidden_act": "gelu",
-  "max_positions": 512,
-  "dropout": 0.1, "attention_dropout": null, "unigram_bias": false, "dtype": "float32", "steps": 7,
-  "minutes": null, "seq_length": "128", "batch_size": 32, "accumulate": 1, "optimizer": "adamw",
-  "learning_rate": 2e-05, "warmup": 0.1, "weight_decay": 0.01, "clip_norm": 1.0, "beta1": 0.9, "beta2": 0.999,
-  "adam_eps": 1e-06, "bias_correction": true, "google_decay": false, "short_seq_prob": 0.1,
-  "masked_lm_prob": 0.15, "max_predictions_per_seq": null, "mask_rates": [0.8, 0.1, 0.1],
-  "whole_word_mask": false, "next_sentence": true, "left_to_right": false, "dupe_factor": 0, "seed": 3,
-  "backend": "numpy", "threads": null, "devices": null, "fsdp": false, "recompute": false, "evaluations": 10,
-  "checkpoint_seconds": 300.0, "checkpoint_steps": 0, "keep": 2
-}"""
-FINE_TUNING = """{
-  "task": "rte", "data": "/glue/RTE", "model": "/runs/books", "columns": [], "train_examples": null,
-  "dev_examples": null, "split_dev": null, "stratified": true, "max_length": null, "epochs": 3.0,
-  "max_steps": null, "batch_size": 32, "accumulate": 1, "optimizer": "adamw", "learning_rates": [5e-05],
-  "warmup": 0.1, "weight_decay": 0.01, "clip_norm": 1.0, "beta1": 0.9, "beta2": 0.999, "adam_eps": 1e-06,
-  "bias_correction": true, "google_decay": false, "dropout": 0.1, "attention_dropout": null, "freeze": null,
-  "feature_based": null, "width": 768, "span_weight": 0.5, "dtype": "float32", "seed": 0, "restarts": 1,
-  "backend": "cpp", "threads": 2, "devices": null, "fsdp": false, "recompute": false, "token_budget": 4096,
-  "checkpoint_seconds": 300.0, "checkpoint_steps": 0, "keep": 1
-}"""
-
 
 def test_a_run_that_has_no_corpus_says_so_when_one_is_given():
     error = OtherOptions({"corpus": (("other.txt",), ())})
     assert "with corpus=('other.txt',) (the run has none); leave that out" in str(error)
-
-
-def test_options_of_version_1_are_read_and_gone_on_with(tmp_path):
-    path = tmp_path / "training.json"
-    path.write_text(PRETRAINING)
-    options = PretrainOptions(
-        ("a.txt",), model="runs/books", steps=7, seed=3, engine="numpy", seq_length="128"
-    )
-    known = dataclasses.replace(options, learning_rate=2e-5).resolved()
-    assert PretrainOptions.load(path) == known
-    assert PretrainOptions.resumed(path, steps=9).steps == 9
-    with pytest.raises(InputError, match=r"cannot be resumed with model='b' \(the run has 'runs/books'\)"):
-        PretrainOptions.resumed(path, model="b")
-    path.write_text(FINE_TUNING)
-    assert (
-        FinetuneOptions.load(path)
-        == FinetuneOptions("rte", "/glue/RTE", "/runs/books", engine="cpp", threads=2).resolved()
-    )
-    assert FinetuneOptions.resumed(path, engine="numpy").engine == "numpy"
-
-
-def test_old_names_are_of_stored_files_alone():
-    for name in ("backend", "init_from"):
-        with pytest.raises(TypeError, match=name):
-            PretrainOptions(**{name: "numpy"})
-    assert set(PretrainOptions.RENAMED.values()) <= {
-        field.name for field in dataclasses.fields(PretrainOptions)
-    }
 
 
 TUNED = partial(FinetuneOptions, "rte", "/data", "/model")
@@ -190,6 +137,6 @@ def test_a_table_in_memory_is_named_by_its_type_alone():
 )
 def test_the_options_of_the_other_command_are_told(tmp_path, kind, name, command, own):
     path = tmp_path / name
-    path.write_text(FINE_TUNING if command == "finetune" else PRETRAINING)
+    (TUNED() if command == "finetune" else PretrainOptions()).save(path)
     with pytest.raises(InputError, match=f"holds the options of minibert {command}; give a {own}"):
         kind.configured(path, {})

@@ -32,7 +32,7 @@ from minibert.base.errors import InputError, RunError
 from minibert.cli import pretrain as pretrain_command
 from minibert.cli.info import information
 from minibert.cli.shared.flags import given_fields
-from minibert.cli.shared.parser import commands
+from minibert.cli.shared.parser import PURPOSES, commands
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import Tokenizer
 
@@ -106,6 +106,9 @@ def test_general_help_lists_every_command(capsys):
     text = capsys.readouterr().out
     for command, what in COMMANDS.items():
         assert re.search(rf"^  {command} +{re.escape(what)}$", text, re.M)
+    page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    rows = re.findall(r"^\| [a-z ]+ \| (`.*) \|$", page, re.M)
+    assert [re.findall("`([a-z-]+)`", row) for row in rows] == [names.split() for names in PURPOSES.values()]
 
 
 def test_help_fits_into_eighty_columns_but_for_examples(capsys, monkeypatch):
@@ -136,30 +139,11 @@ def test_help_of_all_commands_opens_none_of_them():
 
 
 @pytest.mark.parametrize(
-    ("words", "old", "new"),
-    [
-        ("pretrain --backend numpy --out {new}", "--backend", "--engine"),
-        ("pretrain --init-from {run} --out {new}", "--init-from", "--model"),
-        ("features --text x --out {new} --model {run}", "--text", "--file"),
-        ("answer {run} Who? --text x", "--text", "--file"),
-        ("tag --text=x {run}", "--text", "--file"),
-        ("vocab --engine c --out {new}", "--engine", "--core"),
-        ("tokenize --vocab {run} --engine c", "--engine", "--core"),
-        *((f"{command} --backend numpy", "--backend", "--engine") for command in ("gradcheck", "info")),
-    ],
-)
-def test_a_flag_of_version_1_ends_with_the_name_of_now(words, old, new, run, tmp_path, capsys):
-    words = words.format(new=tmp_path / "new", run=run).split()
-    assert f": {old} is now {new} (version 0.2); see minibert" in ends_badly(capsys, 2, *words)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
     "words", ["evaluate {run}", "fill-mask {run} [MASK]", "export {run} {new}", "tag {run} a"]
 )
 def test_a_model_without_its_flag_is_asked_for(words, run, tmp_path, capsys):
     line = ends_badly(capsys, 2, *words.format(new=tmp_path / "new", run=run).split())
-    assert "--model" in line and "until version 0.2 the model was the first word" in line
+    assert "--model" in line
 
 
 def test_texts_come_as_words_or_from_files_or_the_standard_input(run, tmp_path, monkeypatch, capsys):

@@ -53,8 +53,7 @@ def test_without_a_word_it_prints_its_help(capsys):
             "minibert: 'fillmask' is not a command (did you mean fill-mask?); see minibert --help\n",
         ),
         ("sing", "minibert: 'sing' is not a command; see minibert --help\n"),
-        ("convert", "minibert: convert is now export (version 0.2); see minibert --help\n"),
-        ("warmup", "minibert: warmup is now info --warm-up (version 0.2); see minibert --help\n"),
+        ("convert", "minibert: 'convert' is not a command (did you mean export?); see minibert --help\n"),
         ("export --to tf", "--to tf: only Hugging Face's format is written"),
         (
             "score sqad",
@@ -106,7 +105,6 @@ def test_without_a_word_it_prints_its_help(capsys):
         ),
         ("pretrain --batchsize 3", "--batchsize is not known here (did you mean --batch-size?)"),
         ("pretrain a.txt --xyzzy", "minibert pretrain: --xyzzy is not known here; see"),
-        ("data --backend x --out y", "--backend is not known here; see"),  # no flag of an earlier version
     ],
 )
 def test_what_is_not_known_is_answered_with_what_may_be_meant(words, told, capsys):
@@ -144,8 +142,8 @@ def test_what_is_not_known_is_answered_with_what_may_be_meant(words, told, capsy
             "minibert pretrain: --steps and --minutes can't be given together; leave one out; see",
         ),
         ("vocab", "minibert vocab: --out and --report-on are missing; give one of them; see"),
-        ("predict", "minibert predict: --model and --out are missing; until version 0.2"),
-        ("score-text -- --bert", "minibert score-text: --model is missing; until version 0.2"),
+        ("predict", "minibert predict: --model and --out are missing; see"),
+        ("score-text -- --bert", "minibert score-text: --model is missing; see"),
         ("export --model m", "minibert export: --out is missing; see"),
         ("show m --out", "minibert show: --out needs a value; see"),
         ("show m --out x --json=1", "minibert show: --json takes no value; give --json alone; see"),
@@ -434,7 +432,7 @@ def test_the_options_of_a_run_are_those_of_another_with_flags_on_top(tmp_path):
 
 
 def test_a_config_file_may_have_some_of_them(tmp_path):
-    fields = {"task": "rte", "backend": "numpy", "learning_rates": [1e-5], "data": "x"}
+    fields = {"task": "rte", "engine": "numpy", "learning_rates": [1e-5], "data": "x"}
     words = ("--data", "glue", "--model", "m", "--out", "o")
     found = configured(tmp_path, "finetune", FinetuneOptions, fields, *words)
     expected = FinetuneOptions("rte", "glue", "m", engine="numpy", learning_rates=(1e-5,))
@@ -443,7 +441,7 @@ def test_a_config_file_may_have_some_of_them(tmp_path):
 
 def test_a_file_in_toml_has_the_same_options(tmp_path):
     (tmp_path / "mine.toml").write_text(
-        '# for RTE\ntask = "rte"\nbackend = "numpy"\nlearning_rates = [1e-5]\nmax_length = 64\n'
+        '# for RTE\ntask = "rte"\nengine = "numpy"\nlearning_rates = [1e-5]\nmax_length = 64\n'
     )
     words = ("--data", "glue", "--model", "m", "--out", "o")
     arguments = cli.parse_arguments(["finetune", "--config", str(tmp_path / "mine.toml"), *words])

@@ -51,6 +51,12 @@ def test_notes_have_every_mistake_that_a_check_names(capsys):
     assert "`linear`, `linear_backward`; core, about 20 minutes." in printed
 
 
+@pytest.mark.parametrize("word", ["notes", "glossary"])
+def test_what_prints_markdown_refuses_json(word, capsys):
+    assert main(["course", word, "--json"]) == 2
+    assert capsys.readouterr().err == f"minibert: --json is not for course {word}; leave it out.\n"
+
+
 def test_the_glossary_has_the_words_of_all_chapters_in_order(capsys):
     assert main(["course", "glossary"]) == 0
     lines = capsys.readouterr().out.splitlines()[2:]

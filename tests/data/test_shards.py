@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -211,21 +212,24 @@ def test_a_file_of_the_wrong_size_is_noticed_on_opening(tmp_path, tokenizer, nam
         TokenShards(tmp_path / "shards")
 
 
-def without_checksums(folder):
-    """The shards as version 0.1 wrote them."""
-    meta = folder / "meta.json"
+def signed(folder, **changes):
+    """The shards with other values in meta.json, and the checksums of the files that are there."""
+    meta = json.loads((folder / "meta.json").read_text()) | changes
+    meta.pop("crc32")
+    sums = {"meta.json": zlib.crc32(json.dumps(meta, sort_keys=True).encode())}
+    for file in folder.glob("*.bin"):
+        sums[file.name] = zlib.crc32(file.read_bytes())
+    (folder / "meta.json").write_text(json.dumps(meta | {"crc32": sums}))
+
+
+def test_shards_without_checksums_are_refused(tmp_path, tokenizer):
+    write_shards(stream_of([["ab c.", "d."], ["e f g."]]), tokenizer, tmp_path / "shards")
+    meta = tmp_path / "shards" / "meta.json"
     fields = json.loads(meta.read_text())
     assert sorted(fields.pop("crc32")) == ["documents.bin", "meta.json", "sentences.bin", "tokens.bin"]
     meta.write_text(json.dumps(fields, indent=2) + "\n")
-    return folder
-
-
-def test_shards_without_checksums_are_read(tmp_path, tokenizer):
-    documents = [["ab c.", "d."], ["e f g."]]
-    write_shards(stream_of(documents), tokenizer, tmp_path / "shards")
-    assert list(read_back(TokenShards(without_checksums(tmp_path / "shards")))) == encoded(
-        tokenizer, documents
-    )
+    with pytest.raises(InputError, match="in meta.json 'crc32' is missing"):
+        TokenShards(tmp_path / "shards")
 
 
 @pytest.mark.parametrize("name", ["tokens.bin", "sentences.bin", "documents.bin", "meta.json"])
@@ -273,8 +277,7 @@ def test_a_part_of_the_tokens_in_another_place_is_noticed(tmp_path, tokenizer):
 )
 def test_a_foreign_or_altered_description_is_noticed(tmp_path, tokenizer, change, words):
     write_shards(["a b", "c", None, "d"], tokenizer, tmp_path / "shards")
-    meta = without_checksums(tmp_path / "shards") / "meta.json"
-    meta.write_text(json.dumps(json.loads(meta.read_text()) | change))
+    signed(tmp_path / "shards", **change)
     with pytest.raises(InputError, match=words):
         TokenShards(tmp_path / "shards")
 
@@ -290,16 +293,18 @@ def test_a_folder_of_something_else_is_noticed(tmp_path, text):
 
 def test_contents_that_contradict_each_other_are_noticed(tmp_path, tokenizer):
     write_shards(["a b", "c", None, "d"], tokenizer, tmp_path / "shards")
-    folder = without_checksums(tmp_path / "shards")
+    folder = tmp_path / "shards"
 
     def altered(name, values, dtype):
         original = (folder / name).read_bytes()
         (folder / name).write_bytes(np.array(values, dtype).tobytes())
+        signed(folder)
         try:
             for index in range(TokenShards(folder).n_documents):
                 TokenShards(folder).document(index)
         finally:
             (folder / name).write_bytes(original)
+            signed(folder)
 
     with pytest.raises(InputError, match="don't add up"):
         altered("sentences.bin", [1, 1, 1], "<u2")

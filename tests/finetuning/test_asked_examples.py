@@ -13,7 +13,7 @@ from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
 from minibert.finetuning.examples import asked_examples, read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.run import evaluate, finetune, predict
+from minibert.finetuning.run import evaluate, finetune, predict, predicted_text
 from minibert.tasks import registry
 
 QUICK = dict(engine="numpy", batch_size=16, learning_rates=(5e-3,), max_steps=2)
@@ -70,9 +70,25 @@ def test_errors_about_an_example_say_where_it_is_from(of_a_file, tmp_path):
 def test_a_copy_of_the_divided_file_means_its_dev_part(of_a_file, table, tmp_path):
     copy = shutil.copy(table, tmp_path / "copy.tsv")
     assert asked(of_a_file, copy, "dev") == parts(of_a_file)[1]
+    told = predicted_text(predict([of_a_file], copy, "dev", tmp_path / "out", engine="numpy"))
+    assert "20 examples of dev, the part of copy.tsv that was held out\n" in told
     other = write_table(tmp_path / "other.tsv", ("text", "label"), reviews(30, 2))
     for split in ("dev", "test"):
         assert len(asked(of_a_file, other, split)) == 30
+
+
+@pytest.mark.parametrize("change", [slice(None, None, -1), slice(30, None)], ids=["sorted", "fewer"])
+def test_a_divided_file_that_has_changed_is_refused(of_a_file, table, tmp_path, change):
+    run = shutil.copytree(of_a_file, tmp_path / "run")
+    head, *rows = table.read_text("utf-8").splitlines()
+    changed = tmp_path / "train.tsv"
+    changed.write_text("\n".join([head, *rows[change]]) + "\n", "utf-8")
+    options = json.loads((run / "finetune.json").read_text("utf-8"))
+    (run / "finetune.json").write_text(json.dumps(options | {"data": str(changed)}))
+    for ask in (evaluate, partial(predict, out=tmp_path / "out")):
+        with pytest.raises(InputError, match=r"train.tsv' has changed since .* was trained on it"):
+            ask([run], None, "dev", engine="numpy")
+    assert len(asked(run, table, "dev")) == len(rows)  # another file, by its path and contents
 
 
 def test_a_divided_file_has_no_test_part(of_a_file, of_a_folder, table, tmp_path):

@@ -2,7 +2,6 @@
 
 import inspect
 import math
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from paths import ROOT
 from minibert import cli, engines
 from minibert.core.gradcheck.cases import SIZES
 from minibert.gradcheck import page
-from minibert.gradcheck.page import proof_page, repository_url, source_of
+from minibert.gradcheck.page import proof_page, source_of
 from minibert.gradcheck.sheet import Row, cases, proof_sheet
 from minibert.model.ops import Ops
 
@@ -104,38 +103,6 @@ def test_every_operation_names_the_line_where_its_backward_begins(name):
     assert source_of(engine, "head_loss cosine dropout")[0] == "minibert/tasks/similarity_losses.py"
     file, number = source_of(Faulty(), "tanh")
     assert (Path(file).name, number) == (Path(__file__).name, inspect.getsourcelines(Faulty.tanh_backward)[1])
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("urls", "expected"),
-    [
-        (["Documentation, https://docs.example", "Repository, https://code.example/mini/"], "https://code.example/mini/"),
-        (["Documentation, https://docs.example"], ""),
-        (None, ""),
-    ],
-)  # fmt: skip
-def test_sources_are_links_where_the_package_says_where_its_repository_is(rows, monkeypatch, urls, expected):
-    class Said:
-        def get_all(self, name):
-            assert name == "Project-URL"
-            return urls
-
-    monkeypatch.setattr(metadata, "metadata", lambda name: Said())
-    assert repository_url() == expected.rstrip("/")
-    links = [one["href"] for one in Page(proof_page(rows, [Ops()])).of("a")]
-    line = source_of(Ops(), "linear")[1]
-    first = f"https://code.example/mini/blob/HEAD/minibert/core/ops/primitives.py#L{line}"
-    assert links[:1] == [first] * bool(expected)
-    assert len(links) == (len({row.operation for row in rows}) if expected else 0)
-
-
-def test_a_package_that_is_not_installed_has_no_links(monkeypatch):
-    def absent(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "metadata", absent)
-    assert repository_url() == ""
 
 
 def test_gradcheck_writes_a_page_of_several_engines(tmp_path, capsys):

@@ -7,7 +7,7 @@ import pytest
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
 from minibert.hub import save_hf
-from minibert.hub.sentence_transformers import write_modules
+from minibert.hub.sentence_transformers import module_files, read_modules, write_modules
 from minibert.model.params import initialise
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
@@ -49,3 +49,15 @@ def test_what_it_has_no_module_for_is_refused_and_nothing_written(folder, words,
     with pytest.raises(InputError) as error:
         write_modules(folder, *words)
     assert str(error.value) == told and sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc", "1_Pooling/../../secret"])
+def test_a_module_outside_of_the_folder_is_refused(folder, path):
+    write_modules(folder, 8)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["path"] = path
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(InputError, match=f"names the folder '{path}', which is not one of its own"):
+        read_modules(folder, CONFIG)
+    with pytest.raises(InputError, match="is not one of its own"):
+        module_files(folder)

@@ -477,6 +477,8 @@ def test_the_report_reads_like_a_report(run):
     for figure in ("loss", "unigram", "text_unigram", "shuffled_loss"):
         assert f"{report['held_out'][figure]:.3f}" in text
     assert str(run) in text and "[MASK]" in text
+    answers = [line.split()[-1] for line in text.splitlines() if re.match("Next-sentence| +always the", line)]
+    assert answers == [f"{report['held_out'][name]:.1%}" for name in ("next_accuracy", "next_majority")]
 
 
 def test_the_model_on_the_disk_is_the_one_of_the_last_checkpoint(run):

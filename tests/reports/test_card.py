@@ -163,8 +163,8 @@ def test_a_model_of_pairs_is_asked_about_two_texts(tmp_path, kind):
         assert wanted in card
 
 
-def test_a_run_of_version_0_1_has_a_card_too(tmp_path):
-    run = pretrained(tmp_path, init_from="/old/weights")
+def test_a_run_whose_report_has_less_has_a_card_too(tmp_path):
+    run = pretrained(tmp_path, model="/old/weights")
     report = json.loads((run / "report.json").read_text())
     for name in ("text_unigram", "next_accuracy", "next_majority"):
         del report["held_out"][name]

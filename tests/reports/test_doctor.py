@@ -213,6 +213,8 @@ def test_the_advice_on_the_plateau_fits_length_and_tokens(runs, length, millions
     lines = [line | {"tokens": 1e6 * millions} if "tokens" in line else line for line in read.lines]
     _, said = doctor.on_the_plateau(Record(read.folder, options, lines, read.report))
     assert advice in said
+    training = doctor.on_the_plateau(Record(read.folder, options, lines, read.report, is_training=True))
+    assert (training is None) == ("; train longer" in advice)
 
 
 def test_trained_weights_with_a_new_head_may_begin_high(runs):

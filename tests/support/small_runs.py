@@ -3,10 +3,6 @@
 import json
 from pathlib import Path
 
-from safetensors import safe_open
-
-from minibert.base.files import atomic_tensors
-from minibert.hub.checkpoint import BUFFERS
 from minibert.pretraining.options import PretrainOptions
 
 
@@ -39,17 +35,3 @@ def change_record(folder: Path, number: int, **values) -> None:
         return [*lines[: number - 1], json.dumps(record) + "\n", *lines[number:]]
 
     change_lines(folder / "metrics.jsonl", changed)
-
-
-def make_old(folder: Path) -> None:
-    """Leave a run as version 0.1 did, without checksums of reports, headers and shards."""
-    change_json(folder / "report.json", crc32=None)
-    change_json(folder / "shards" / "meta.json", crc32=None)
-    options = json.loads((folder / "training.json").read_text())
-    change_json(folder / "training.json", engine=None, backend=options["engine"], model=None, init_from=None)
-    for path in (folder / "checkpoints").iterdir():
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads(file.metadata()["minibert"])
-            tensors = {name: file.get_tensor(name) for name in BUFFERS}
-        del header["crc32"]["header"], header["head"]
-        atomic_tensors(path, tensors, {"minibert": json.dumps(header)})

@@ -561,6 +561,7 @@ def test_command_reads_the_standard_input_and_may_find_nothing(squad2_run, monke
         (("--file", "absent.txt"), "There is no file 'absent.txt'"),
         (("--file", "latin1.txt"), "latin1.txt is not UTF-8: byte 0xe9 at offset 3"),
         (("--file", "empty.txt"), "The text is empty"),
+        (("--file", "empty.txt", "--file", "latin1.txt"), "A question is asked of one text"),
     ],
 )
 def test_command_refuses_what_it_cannot_use(squad2_run, tmp_path, monkeypatch, capsys, more, sentence):

@@ -157,8 +157,14 @@ def test_lamb_of_fine_tuning_is_ten_times_as_fast():
 def test_what_an_optimizer_cannot_do_is_refused(kind):
     with pytest.raises(InputError, match="optimizer='sgd' is not valid; give one of adamw, lamb, muon"):
         kind(optimizer="sgd")
-    with pytest.raises(InputError, match="optimizer='muon' can't be had with fsdp=True"):
-        kind(optimizer="muon", fsdp=True, engine="jax")
+    for name in ("lamb", "muon"):
+        with pytest.raises(InputError, match=f"optimizer='{name}' can't be had with fsdp=True"):
+            kind(optimizer=name, fsdp=True, engine="jax")
+
+
+def test_frozen_layers_are_refused_with_fsdp():
+    with pytest.raises(InputError, match="freeze=1 can't be had with fsdp=True"):
+        FinetuneOptions("sst2", "d", "m", freeze=1, fsdp=True, engine="jax")
 
 
 # Runs.

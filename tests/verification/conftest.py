@@ -33,6 +33,6 @@ def copied(trained, tmp_path):
 
 @pytest.fixture
 def undigested(copied):
-    """A copy without digests in its report, as earlier versions left it."""
+    """A copy without digests in its report."""
     change_json(copied / "report.json", crc32=None)
     return copied

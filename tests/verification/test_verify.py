@@ -11,7 +11,7 @@ import pytest
 import small_entities
 from command import ends_badly
 from safetensors.numpy import load_file, save_file
-from small_runs import change_json, change_lines, change_record, make_old, run_options
+from small_runs import change_json, change_lines, change_record, run_options
 from small_tasks import small_options, write_model
 
 import minibert
@@ -209,21 +209,6 @@ def test_a_finished_run_is_whole(trained):
     assert "run: finished, 4 checkpoints up to step 6; log up to step 6" in text
     assert "digests: 5 of 5 files as in report.json" in text
     assert {path: path.stat().st_mtime_ns for path in trained.rglob("*")} == before
-
-
-def test_a_run_of_an_earlier_version_is_whole(copied):
-    make_old(copied)
-    assert "run: finished, 4 checkpoints" in assert_whole(copied, "pre-training run")
-
-
-@pytest.mark.thorough
-def test_a_run_of_an_earlier_version_goes_on_and_gets_digests(copied, corpus, monkeypatch):
-    monkeypatch.setattr(evaluation, "PASSES", 1)
-    make_old(copied)
-    (copied / "tokenizer.json").unlink()
-    pretrain(run_options(corpus, steps=7), copied, resume=True, show=False)
-    text = assert_whole(copied, "pre-training run")
-    assert "run: finished, 5 checkpoints up to step 7" in text and "digests: 4 of 4 files" in text
 
 
 def test_a_run_that_was_killed_is_whole(copied):
@@ -512,6 +497,21 @@ def test_names_in_findings_are_printable(copied, capsys):
     assert cli.main(["verify", str(copied)]) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(r"WRONG  \x1b[31m\nx\u202e: is missing")
+
+
+def state_of(folder):
+    """Contents and times of the files of a folder."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [(path, path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).digest()) for path in paths]
+
+
+def test_verify_changes_no_file(copied):
+    before = state_of(copied)
+    assert minibert.verify(copied, replay=5).findings == []
+    flip(copied / FIRST)
+    damaged = state_of(copied)
+    assert len(minibert.verify(copied).findings) == 1
+    assert state_of(copied) == damaged and [path for path, *_ in before] == [path for path, *_ in damaged]
 
 
 # The command

@@ -48,29 +48,6 @@ def add_flag(group: Any, flag: str, help: str, default: Any = None, **shown: Any
     group.add_argument(name, metavar=metavar or None, default=default, help=help, **shown)
 
 
-class Renamed(argparse.Action):
-    """A flag of an earlier version; the error names its successor."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
-        parser.error(f"{flag} is now {self.const} (version 0.2)")
-
-
-def renamed(group: Any, old: str, new: str) -> None:
-    """Let a flag of an earlier version answer with its present name.
-
-    Parameters
-    ----------
-    group : ArgumentParser or argument group
-        Receives the flag, which its help does not show.
-    old : str
-        The flag in the earlier version.
-    new : str
-        The flag now.
-    """
-    hidden = argparse.SUPPRESS
-    group.add_argument(old, action=Renamed, const=new, nargs="?", dest=hidden, help=hidden)
-
-
 def flag_of(name: str) -> str:
     """Return the flag for a field: --seq-length for seq_length.
 
@@ -199,7 +176,6 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True, **
     """
     shown = {"default": default, "help": "the engine that computes (default: auto)"} | shown
     group.add_argument("--engine", choices=("auto", *ENGINES), **shown)
-    renamed(group, "--backend", "--engine")
     if device:
         text = "kind of device for the engine jax (default: the best one that JAX finds)"
         group.add_argument("--device", choices=DEVICES, help=text)
@@ -235,7 +211,6 @@ def add_core(group: Any) -> None:
     """
     text = "c, or python: the same result, slower (default: auto, c if it is installed)"
     group.add_argument("--core", choices=("auto", "c", "python"), default="auto", help=text)
-    renamed(group, "--engine", "--core")
     add_flag(group, "--threads N", THREADS)
 
 

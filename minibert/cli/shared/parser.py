@@ -24,7 +24,13 @@ FOLDER = Path(__file__).parent.parent
 # The placeholders of arguments that name a file or a folder, and how shtab completes them.
 PATHS = dict.fromkeys(("DIR", "DIR|CHAPTER", "MODEL", "RUN"), "DIRECTORY")
 PATHS |= dict.fromkeys(("CORPUS", "FILE", "GOLD", "PATH", "PREDICTIONS"), "FILE")
-RENAMED = {"convert": "export", "warmup": "info --warm-up"}  # commands of version 0.1
+# The commands by purpose, as `minibert --help` lists them; docs/command-line.md has the same table.
+PURPOSES = {
+    "train": "pretrain finetune vocab data extend",
+    "ask a model": "fill-mask classify tag answer predict features score-text show",
+    "measure and check": "evaluate score compare doctor verify reproduce gradcheck",
+    "more": "tokenize export info course",
+}
 EXAMPLES = """
 examples:
   minibert pretrain
@@ -42,6 +48,7 @@ ELSEWHERE = {
     "fit": ("finetune",),
     **dict.fromkeys(("encode", "embed", "embeddings", "vectors"), ("features",)),
     "test": ("evaluate",),
+    "convert": ("export",),
     **dict.fromkeys(("eval", "val", "validation"), ("dev", "evaluate")),
     **dict.fromkeys(("cuda", "gpu"), ("gpu", "jax")),
     **dict.fromkeys(("fp16", "half", "mixed", "float16"), ("float16", "bfloat16")),
@@ -131,8 +138,6 @@ class Parser(argparse.ArgumentParser):
             if match := re.fullmatch(theirs, message):
                 message = match.expand(ours)
                 break
-        if re.fullmatch("--model[ ,].* missing", message):
-            message += "; until version 0.2 the model was the first word"
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
     def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
@@ -160,8 +165,6 @@ class Parser(argparse.ArgumentParser):
         choices = list(action.choices or ())
         if not choices or value in choices:
             return
-        if value in RENAMED and action.metavar == "COMMAND":
-            self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
         wrong = f"{flag_of_action(action)} {value} is not valid"
         if not action.option_strings:
             wrong = f"{value!r} is not a {str(action.metavar).lower()}"
@@ -364,9 +367,10 @@ def build_parser(command: str | None = None) -> Parser:
     Parser
     """
     known = commands()
-    listed = "\n".join(f"  {name:<11}{summary}" for name, summary in known.items())
     about = "BERT from scratch: train one, see what it has learnt, check its mathematics."
-    about += f"\n\ncommands:\n{listed}"
+    for purpose, names in PURPOSES.items():
+        listed = "\n".join(f"  {name:<11}{known[name]}" for name in names.split())
+        about += f"\n\n{purpose}:\n{listed}"
     parser = Parser(prog="minibert", usage="minibert COMMAND [...]", description=about, epilog=EXAMPLES)
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
     text = "print a script that lets this shell complete commands, flags and their values"

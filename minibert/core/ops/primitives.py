@@ -153,9 +153,6 @@ class Primitives:
             cdf = 0.5 + 0.5 * self.xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
         return x * cdf, GeluSaved(x, cdf)
 
-    def _erfc(self, x: Array) -> Array:
-        return erfc(self.xp, x)
-
     # y = x c(x), c the cdf, hence dy/dx = c + x c'(x), where
     #   erf:   c' = exp(-x^2 / 2) / sqrt(2 pi)
     #   tanh:  c' = 2 c (1 - c) u'(x),  u = sqrt(2/pi) (x + 0.044715 x^3),  as (1 - tanh^2)/2 = 2 c (1 - c)
@@ -179,6 +176,9 @@ class Primitives:
         else:
             slope = 2 * cdf * (1 - cdf) * (math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x))
         return dy * (cdf + x * slope)
+
+    def _erfc(self, x: Array) -> Array:
+        return erfc(self.xp, x)
 
     # x (...) -> (...)
     def tanh(self, x: Array) -> tuple[Array, Saved]:

@@ -32,7 +32,7 @@ FORMAT = "minibert-shards"
 VERSION = 1
 META = "meta.json"
 COUNTS = ("tokens", "sentences", "documents", "vocab_size")
-FIELDS = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "crc32": dict[str, int] | None}
+FIELDS = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "crc32": dict[str, int]}
 LONGEST_SENTENCE = (1 << 16) - 1  # tokens, which uint16 can count; a longer sentence is stored in parts
 LONGEST_DOCUMENT = 1 << 17  # tokens; a longer one is stored as several, which bounds the memory of a reader
 BUFFERED = 1 << 20  # characters that are encoded together
@@ -248,8 +248,7 @@ class _Writer:
 class TokenShards:
     """A folder of shards, mapped into memory, so that only the pages in use are read from the disk.
 
-    Opening it reads every file once, at some 2 GB a second from the page cache, to compare its checksum. The
-    shards that minibert 0.1 wrote have no checksums.
+    Opening it reads every file once, at some 2 GB a second from the page cache, to compare its checksum.
 
     Parameters
     ----------
@@ -289,7 +288,7 @@ class TokenShards:
         self.n_documents: int = meta["documents"]
         self.vocab_size: int = meta["vocab_size"]
         self.vocab_sha256: str = meta["vocab_sha256"]
-        self._crc32: dict[str, int] = meta.get("crc32") or {}
+        self._crc32: dict[str, int] = meta["crc32"]
         if tokenizer is not None:
             self.check_vocabulary(tokenizer)
         self.tokens: Array = self._map("tokens.bin", token_type(self.vocab_size), self.n_tokens)
@@ -420,7 +419,7 @@ class TokenShards:
         for name in COUNTS:
             if meta[name] < 1:
                 raise self._damaged(f"{name}={meta[name]} in {META} is not a count")
-        if meta.get("crc32") and meta["crc32"].get(META) != _crc32_of_meta(meta):
+        if meta["crc32"].get(META) != _crc32_of_meta(meta):
             raise self._damaged(f"the checksum of {META} differs")
         return meta
 
@@ -430,13 +429,13 @@ class TokenShards:
         try:
             size = path.stat().st_size
             # The file is read, not its map: pages of a map that were touched count as memory of this process.
-            crc32 = crc32_of(path) if self._crc32 else None
+            crc32 = crc32_of(path)
         except OSError as error:
             raise self._damaged(f"{name} can't be read ({error.strerror})") from error
         expected = count * dtype.itemsize
         if size != expected:
             raise self._damaged(f"{name} has {size:,} bytes where meta.json means {expected:,}")
-        if crc32 != self._crc32.get(name):  # both None in shards without checksums, which are accepted
+        if crc32 != self._crc32.get(name):
             raise self._damaged(f"the checksum of {name} differs")
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
 

@@ -60,7 +60,7 @@ def multiply_add_rate(threads: int, seconds: float, narrow: bool, isa: str = "")
 
 
 def forced_isa() -> str:
-    """Return the instruction set that MINIBERT_ISA names, the one variable that the library reads, or "".
+    """Return the instruction set that the environment variable MINIBERT_ISA names, or "".
 
     Raises
     ------

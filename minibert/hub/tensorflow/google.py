@@ -35,8 +35,6 @@ _OUTPUTS = {
 _WORD = "bert/embeddings/word_embeddings"
 _WORD_2 = "bert/embeddings/word_embeddings_2"  # the second factor, if there are two
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in/"  # widens embeddings after they were normalised
-# Google's code calls every GELU "gelu", so version 0.1 wrote the model's own name for it into this field.
-_ACTIVATION = "minibert_hidden_act"
 
 
 def find_checkpoint(source: str | Path) -> Path | None:
@@ -135,8 +133,6 @@ def load_tf(
     _refuse_others(bundle)
     config_path = config_in(prefix.parent, is_tensorflow=True)
     fields = read_config(config_path)
-    if _ACTIVATION in fields:
-        fields["hidden_act"] = fields.pop(_ACTIVATION)
     tensors = {}
     others = {}
     names = {}  # Google's names by Hugging Face's

@@ -81,11 +81,6 @@ def test_kernels_are_read_as_inputs_by_outputs(tmp_path):
     np.testing.assert_array_equal(found.read("cls/seq_relationship/output_weights"), PARAMS["nsp.weight"].T)
 
 
-def test_a_gelu_that_google_s_code_calls_otherwise_is_known_by_its_own_name(tmp_path):
-    write_checkpoint(tmp_path, config={"hidden_act": "gelu", "minibert_hidden_act": "gelu_new"})
-    assert hub.load(tmp_path)[0].hidden_act == "gelu_new"
-
-
 @pytest.mark.parametrize("head", [Head("pretraining", 0), *HEADS], ids=lambda head: head.kind)
 def test_there_and_back_again_every_tensor_has_its_bytes(head, tmp_path):
     params = initialise(CONFIG, 4, head=head)
