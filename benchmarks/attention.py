@@ -24,7 +24,7 @@ from tokenizer_jobs.tables import table
 
 from minibert.base.errors import InputError
 from minibert.base.machine import cores
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 from minibert.model.ops import Ops
 
 ENGINES = {"minibert": "attention_jax:Kernels", "PyTorch": "attention_pytorch:PyTorch"}
@@ -57,7 +57,7 @@ def expected(sizes: tuple[int, ...], given: np.ndarray, rate: float) -> list[np.
     rows = min(ROWS, sizes[0])
     q, k, v, dy = given[:, :rows].reshape(4, rows * n, *sizes[2:]).astype(np.float64)
     keys = row_keys(rows, n).reshape(rows * n, 2)
-    drop = random.Dropout(0.0, rate, keys) if rate else None
+    drop = dropout_bits.Dropout(0.0, rate, keys) if rate else None
     y, saved = Ops().attention(q, k, v, np.arange(rows + 1) * n, False, drop, SITE)
     found = y, *Ops().attention_backward(dy, saved)
     return [one.reshape(rows, *sizes[1:]) for one in found]
@@ -66,7 +66,7 @@ def expected(sizes: tuple[int, ...], given: np.ndarray, rate: float) -> list[np.
 # -> (R,n,2)
 def row_keys(rows: int, n: int) -> np.ndarray:
     sequence, position = np.divmod(np.arange(rows * n), n)
-    return random.row_keys(np, 3, 4, sequence, position).reshape(rows, n, 2)
+    return dropout_bits.row_keys(np, 3, 4, sequence, position).reshape(rows, n, 2)
 
 
 def error(found: list[np.ndarray], right: list[np.ndarray]) -> float:
@@ -86,7 +86,7 @@ def measure(
         for rate in options.dropout:
             title = "x".join(map(str, sizes)) + f", {dtype}, dropout {rate:g}"
             say(title)
-            keys = random.fold(np, row_keys(*sizes[:2]), *random.words(np, SITE))
+            keys = dropout_bits.fold(np, row_keys(*sizes[:2]), *dropout_bits.words(np, SITE))
             asked = (dtype, given, keys, rate, options.sweep)
             ready = each(lambda child, asked=asked: child.ask("prepare", *asked), children, True)
             right = expected(sizes, rounded(given, dtype), rate)

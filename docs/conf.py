@@ -35,6 +35,9 @@ nb_merge_streams = True  # what a cell prints is one block, however slowly it ca
 nb_render_markdown_format = "myst"  # what `course.say` says has tables and formulas
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+myst_html_meta = {
+    "description": "BERT from scratch in Python, NumPy and C++, with every backward pass by hand and checked."
+}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc's sections say them
 maximum_signature_line_length = 90
@@ -44,6 +47,7 @@ default_role = "code"
 html_theme = "furo"
 html_title = "minibert"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["minibert.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
@@ -51,7 +55,8 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 html_theme_options = {"navigation_with_keys": True}
 highlight_language = "text"  # of a fence that names no language
-pygments_style, pygments_dark_style = "friendly", "monokai"
+# Every colour of code has a contrast of at least 4.5 to its background (WCAG 2, AA).
+pygments_style, pygments_dark_style = "a11y-light", "a11y-dark"
 
 
 BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"  # with what is between them, up to three deep
@@ -119,6 +124,23 @@ def find_pages_of_the_repository(app: Any, page: str, content: list[str]) -> Non
         return found[0] if inside or not path.is_file() else f"](path:{found[1]})"
 
     content[0] = re.sub(r"\]\((?!\w+:)([^()\s#]+\.md)(?:#[\w-]*)?\)", lead, content[0])
+
+
+COMMAND = re.compile(
+    r"(?:minibert|make|pip|python3?|hf|mkdir|\.)\s|[#\s]|$"
+)  # how a line of a shell's begins
+
+
+def colour_commands(app: Any, doctree: nodes.document) -> None:
+    """Highlight blocks of commands as a shell's, so that their comments stand back."""
+    for node in doctree.findall(nodes.literal_block):
+        lines = node.astext().split("\n")
+        if (
+            node.get("language") == highlight_language
+            and all(map(COMMAND.match, lines))
+            and lines[0][:1].strip()
+        ):
+            node["language"] = "bash"
 
 
 def describe_pictures(app: Any, doctree: nodes.document) -> None:
@@ -204,7 +226,7 @@ def put_notebooks(app: Any, config: Any) -> None:
 
 
 def setup(app: Any) -> None:
-    """Register what is done to the notebooks, to links, to pictures and to formulas."""
+    """Register what is done to the notebooks, to links, to pictures, to code and to formulas."""
     app.add_config_value("book_folder", str(book.BOOK), "env")
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("config-inited", put_notebooks)
@@ -213,6 +235,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", say_lines)
     app.connect("source-read", list_promises)
     app.connect("doctree-read", describe_pictures)
+    app.connect("doctree-read", colour_commands)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
     app.connect("build-finished", put_explorer)
     app.connect("build-finished", require_nothing_fetched)

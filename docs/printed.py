@@ -144,7 +144,7 @@ def whole(articles: dict[str, Any], pages: dict[str, int]) -> str:
     """
     contents = []
     for number, article in articles.items():
-        title = html.escape(article.find("h1").get_text(strip=True))
+        title = html.escape(" ".join(article.find("h1").get_text().split()))
         entry = f'<a href="#chapter-{number}">{title}</a><span>{pages.get(number, 0)}</span>'
         contents.append(f"<li>{entry}</li>")
     is_open = any(OPEN in article.get_text() for article in articles.values())

@@ -17,11 +17,12 @@
 # **The question.** How does one get from a sentence to a trained language model, and how would you know that each step
 # is right?
 #
-# This chapter goes all the way in ten minutes of reading: a sentence becomes pieces, pieces become vectors,
-# vectors look at each other, a guess is scored, the score becomes a gradient, and many gradients become a
-# small BERT that we train here, in less than a minute. The chapters after this one go back over each of these
-# steps, slowly, and there you write every operation yourself. Section numbers in parentheses are those of the
-# paper, [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
+# BERT is a model that reads a text and guesses the words that are hidden in it. This chapter goes all the way to one, in
+# ten minutes of reading: a sentence becomes pieces, pieces become vectors, vectors look at each other, a guess is scored,
+# the score becomes a gradient, and many gradients become a small BERT that we train here, in less than a minute. The
+# chapters after this one go back over each of these steps, slowly, and there you write every operation yourself. You need
+# to know Python with NumPy, derivatives, and products of matrices; the rest is explained where it comes up. Section
+# numbers in parentheses are those of the paper, [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
 #
 # **When you have read it, you will be able to** say what each part of BERT is for, read the pictures that the later
 # chapters use, and judge whether a model has learnt something or has only counted words.
@@ -60,7 +61,7 @@ lesson = course.begin("00")
 # piece that does not begin a word is marked with `##`. So a few thousand strings can spell any word whose
 # letters are among them.
 #
-# We learn 8,192 pieces from the books. One sentence goes with us through the whole tour:
+# We learn 8,192 pieces from the books. One sentence will be our example all through the tour:
 #
 # > The unforgiving whale swallowed Jonah.
 
@@ -81,16 +82,15 @@ course.show(
 
 # %% [markdown]
 # Each colour is a word, each box is a piece, and the small number under it is the piece's **id**: its place
-# in the vocabulary. From here on the model sees ids and nothing else. *Whale* is frequent enough in these
+# in the vocabulary. The model sees these ids and nothing else. *Whale* is frequent enough in these
 # books to be one piece (one of the books is *Moby-Dick*). Why does *unforgiving* not fall apart into
-# *un-forgiv-ing*? Because no grammar went into the vocabulary. Chapter 1 shows by what rule its pieces are
-# chosen instead.
+# *un-forgiv-ing*? Because the vocabulary knows no grammar. Chapter 1 shows how its pieces are chosen instead.
 #
 # ## 2. Pieces become vectors
 #
-# Two special pieces frame the input: `[CLS]` opens it and `[SEP]` closes it. BERT may also be given two texts at once,
-# say a question and a passage; then another `[SEP]` separates them, and every piece is assigned to a **segment**, A or
-# B (section 3 and figure 2 of the paper). Here is our sentence, and a second one after it:
+# Two special pieces frame the input: `[CLS]` opens it and `[SEP]` closes it. (The names stand for *classification* and
+# *separator*.) BERT may also be given two texts at once, say a question and a passage; then another `[SEP]` separates
+# them, and every piece belongs to a **segment**, A or B (section 3 and figure 2 of the paper). Here is our sentence, and a second one after it:
 
 # %%
 single = tokenizer(sentence)
@@ -101,10 +101,10 @@ for position, (number, segment, piece) in enumerate(rows):
     print(f"{position:8} {number:5} {'AB'[segment]:>8}  {piece}")
 
 # %% [markdown]
-# Each piece has three numbers, and each number has a table of vectors: the first table has a row for every
-# id, the second for every position, the third for every segment. What enters the network is the **sum of
-# three vectors**. Every number in the tables is a **parameter**: it starts out random and is learnt. The
-# picture shows our sentence in a small, untrained model. Its vectors have 128 elements, of which you see 48.
+# Each piece comes with three numbers, and for each of them there is a table of vectors: the first has a row for every
+# id, the second for every position, the third for every segment. For each piece, what enters the network is the **sum of
+# three vectors**, one row of each table. Every number in the tables is a **parameter**: it starts out random and is
+# learnt. The picture shows our sentence in a small, untrained model. Its vectors have 128 elements, of which you see 48.
 
 # %%
 config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
@@ -136,10 +136,10 @@ course.show(
 #
 # ## 3. Vectors look at each other
 #
-# The vectors then pass through layers. A layer has two halves. In the first, **attention**, each piece gathers from the
-# others: it gives every piece of the sequence a probability, and takes the average of what they offer,
-# weighted by these probabilities. Each layer does that several times side by side, and each of these parallel
-# attentions is called a **head**. In the second half each vector is transformed on its own. Our model has
+# The vectors then pass through layers. A layer has two halves. In the first, **attention**, each piece gathers information
+# from the others: it gives every piece of the sequence a probability, and takes the average of what they offer, weighted
+# by these probabilities. Each layer does that several times side by side, and each of these parallel attentions is
+# called a **head**. In the second half each vector is transformed on its own. Our model has
 # 2 layers with 2 heads each; BERT-BASE has 12 with 12.
 #
 # In the picture, row *i* says where piece *i* looks. White is probability 0 and the darkest blue is probability 1. The
@@ -168,7 +168,7 @@ course.say(
 # into 8,192 probabilities that sum to 1.
 #
 # If the model gave the hidden piece the probability $p$, it pays $-\log p$. That is its **loss** on this piece: 0 if it
-# was certain and right, and larger the more surprised it is. We use the natural logarithm, whose unit is called a
+# was certain and right, and the larger, the more it is surprised. We use the natural logarithm, whose unit is called a
 # **nat**. There is another question, for two texts at once: did the second one really follow the first, or does it come
 # from somewhere else? It is scored in the same way.
 
@@ -200,7 +200,7 @@ course.say(
 )
 
 # %% [markdown]
-# The small differences are due to the random numbers that the parameters began with.
+# The small differences come from the random numbers that the parameters start with.
 #
 # ## 5. The score becomes a gradient, and the gradient is checked
 #
@@ -303,14 +303,14 @@ course.show(
 # by $|\nabla f|$, the largest slope that any direction has.)
 #
 # So a single random direction shows whether more than a million derivatives are right: a mistake in any of
-# them would move the result, except by a coincidence of probability zero. `minibert gradcheck` does this for
+# them would change the result, except by a coincidence of probability zero. `minibert gradcheck` does this for
 # every operation, and in this course it judges what you write. Chapters 5 and 6 are about it.
 #
 # ## 6. Many gradients become a model
 #
 # Now we train: the same code, the vocabulary from section 1, real books, and new masks at every step. BERT-BASE trained
 # for four days on 16 TPU chips. We have half a minute on a laptop, so everything is small. The sequences have ten
-# pieces, like our sentence, and the question about two texts is left out.
+# pieces, like our sentence, and the question whether one text follows the other is left out.
 
 # %%
 guess = lesson.predict(
@@ -348,10 +348,10 @@ guess.answer(
 # %% [markdown]
 # ### How to read the curve
 #
-# * The **blue curve** is the loss of the training batches, smoothed; the pale line behind it is every single step. It
-#   counts all pieces that were to be guessed. One in ten of them is left in sight, so that it can be copied (section
-#   3.1 of the paper says why, and so does chapter 3). That is why the blue curve crosses the dashed line so early: it
-#   flatters the model.
+# * The **blue curve** is the loss in training, smoothed; the pale line behind it shows every single step, which reads a
+#   **batch** of 100 sequences. It counts all pieces that were to be guessed. One in ten of them is left in sight, so that
+#   it can be copied (section 3.1 of the paper says why, and so does chapter 3). That is why the blue curve crosses the
+#   dashed line so early: it flatters the model.
 # * The **red dots** are the honest numbers. Each is measured on a small sample of **held-out** text: documents that are
 #   never used for training. Only pieces that are really hidden behind `[MASK]` count. The **red diamond** at the end
 #   is the same, on a larger sample.
@@ -363,9 +363,9 @@ guess.answer(
 #   so a text of a million tokens may have only 8,192 different pieces. *Length 10* is the number of tokens in
 #   a sequence.
 #
-# The curve does not begin at $\ln V$, but close to the floor. That is a head start: each score also has a number of its
-# own added to it, the *bias* of that piece, and these biases began at the logarithms of the frequencies. They are cheap
-# to count, and the model need not spend its first steps on learning them.
+# The curve does not begin at $\ln V$, but close to the floor. That is a head start: a number is added to the score of each
+# piece, its *bias*, and these biases began as the logarithms of the frequencies. Frequencies are cheap to count, and so
+# the model need not spend its first steps on learning them.
 
 # %%
 from minibert.training.runlog import read_metrics
@@ -394,9 +394,9 @@ course.show(
 )
 
 # %% [markdown]
-# For the first few hundred steps the red dots hardly move. Then they fall through the floor. That is not an
-# accident of this run. Before a head looks anywhere in particular, there is hardly any gradient to tell it
-# where to look. Chapter 8 explains this wait, and how to shorten it.
+# For the first few hundred steps the red dots hardly move. Then they fall through the floor. That is not an accident:
+# before a head looks anywhere in particular, there is hardly any gradient to tell it where to look. Chapter 8 explains
+# this wait, and how to shorten it.
 #
 # ## 7. Has it learnt, and what?
 #
@@ -440,7 +440,7 @@ claim = lesson.claim(
 # %% [markdown]
 # *Baseline* is the guess from the frequencies in the training text. (The floor in the picture lies a little lower. It is
 # stricter: it may know the frequencies among the hidden pieces themselves.) The interval comes from resampling the
-# pieces. With its context shuffled, our model does worse than someone who looks at no context at all: it has learnt to
+# pieces. With its context shuffled, our model does worse than a guess that ignores the context: it has learnt to
 # trust the order of words, and here that trust is misplaced.
 #
 # What does it know? After half a minute, little: *unto* is followed by a person, *in the … of* wants a noun. About the
@@ -514,7 +514,7 @@ course.say(
 )
 
 # %% [markdown]
-# Nobody asked for heads that look at a neighbour. They came about because a neighbour helps to guess a hidden piece.
+# Nobody asked for heads that look at a neighbour. They emerged because a neighbour helps to guess a hidden piece.
 #
 # ## 8. Look for yourself
 #

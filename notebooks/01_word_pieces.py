@@ -28,11 +28,12 @@
 # At the end you have a `vocab.txt` of your own, which other libraries can load.
 #
 # **To run it**, install minibert from a checkout with `pip install '.[notebooks]'`. An exercise is a function whose
-# body is three dots. Replace them and run the cell that follows: it calls your function with fresh inputs and compares
-# the results with those of a second method. If you leave an exercise open, everything else still runs. Below each one
-# are two hints and a solution, folded. A verdict ends with `(seed=…)`. Give `lesson.check` that number as `seed`, and
-# it asks the same again. From chapter 02 on, the cell `lesson.keep()` near the end writes the operations that have
-# passed to `mine.py`, where later chapters find them; after a restart, run the chapter from the top.
+# body is three dots. Replace them and run the cell that follows: it calls your function with fresh random inputs, compares
+# the results with those of a second method, and prints a verdict. If you leave an exercise open, everything else still
+# runs. Below each one are two hints and a solution, folded. A verdict ends with `(seed=…)`, the number from which its
+# inputs were drawn: with `lesson.check(..., seed=that number)` you get the same inputs again. What you wrote is kept: a
+# function that later chapters use is written to `mine.py` as soon as it passes. After a restart, run the chapter from the
+# top.
 
 # %%
 # %matplotlib inline
@@ -61,8 +62,8 @@ lesson = course.begin("01")
 # %% [markdown]
 # ## 1. Letters or words?
 #
-# We count the words of the sixteen books that come with minibert. One line in fifty is set aside as held-out
-# text.
+# We count the words of the sixteen books that come with minibert. One line in fifty is set aside as held-out text: it is
+# not counted, but used to measure.
 
 # %%
 guess = lesson.predict(
@@ -109,8 +110,8 @@ course.say(
 
 # %% [markdown]
 # The straight line on the left is the reason. A list of words spends most of its entries on words that are hardly ever
-# used: names, odd forms, compounds. Yet these are made of familiar parts. So the list should hold **frequent strings**,
-# long where they are frequent and single letters where nothing else is left. That is a middle way, and the rest of this
+# used: names, odd forms, compounds. Yet these are made of familiar parts. So the list should hold **frequent strings**:
+# long ones where they occur often, and single letters for what remains. That is a middle way, and the rest of this
 # chapter is about which strings to take.
 #
 # ## 2. First, what is a word?
@@ -274,9 +275,9 @@ course.say("| text | code points | words | |\n|---|---|---|---|\n" + "\n".join(r
 #
 # ## 3. Joining neighbours
 #
-# Now the pieces. Begin with every word as its letters, all but the first marked with `##`. Count the pairs of
-# neighbours. Choose one pair and join it everywhere. Do that again and again until the list is long enough. The list
-# then holds the letters and everything that was ever joined.
+# Now the pieces. Begin with every word cut into its letters, all but the first marked with `##`. Count the pairs of
+# neighbours. Choose one pair and join it into one piece, wherever it occurs. Do that again and again until the list is
+# long enough. The list then holds the letters and everything that was ever joined.
 #
 # One detail of the counting: joins can't overlap. Read from the left, `a ##a ##a ##a` offers the pair (`##a`,
 # `##a`) only once, because the middle `##a` can be joined with only one of its neighbours;
@@ -366,8 +367,9 @@ course.source(simple.neighbours)
 # The obvious answer is the most frequent one. That rule is called **byte-pair encoding** (Sennrich et al. 2016).
 # **WordPiece** (Schuster and Nakajima 2012), after which BERT's vocabulary is named, asks for something else: the pair
 # whose joining makes the text most likely. (Google has never released the program that learnt BERT's vocabulary; we
-# follow that paper's description.) Likely under which model? The simplest there is: every piece is drawn by itself,
-# with a probability $p(u)$ that depends on nothing. Let $c(u)$ be how often piece $u$ occurs, and $N = \sum_u c(u)$.
+# follow that paper's description.) Likely under which model? The simplest there is: every piece $u$ is drawn
+# independently of the others, with a probability $p(u)$. Let $c(u)$ be how often piece $u$ occurs, and
+# $N = \sum_u c(u)$.
 # The logarithm of the probability of the whole text, its **log-likelihood**, has one term for every piece in it:
 #
 # $$ L = \sum_{i=1}^{N} \log p(u_i) = \sum_u c(u) \log p(u). $$
@@ -432,7 +434,7 @@ course.say(
 #
 # ### Exercise 01.3 (core): the gain of a join
 # Find out which terms are left, for a pair of different pieces and for a pair of equal ones, and return
-# $\Delta L$ in nats. A count may drop to zero. The check has no formula: it makes the joins, and computes $L$
+# $\Delta L$ in nats. A count may drop to zero. The check does not use a formula: it makes the joins, and computes $L$
 # before and after.
 
 
@@ -557,8 +559,8 @@ course.source(simple.gain)
 #
 # $$ \Delta L \approx n \left[ \log \frac{n}{c(a)\,c(b)/N} - 1 \right]. $$
 #
-# If neighbours were independent of each other, the pair would occur $c(a)\,c(b)/N$ times. The fraction is how many
-# times more often it really occurs. So a join pays when the pair is more than about $e$ times as frequent as it would
+# If neighbours were independent of each other, the pair would occur $c(a)\,c(b)/N$ times. The fraction says how many
+# times as often it really occurs. So a join pays when the pair is more than about $e$ times as frequent as it would
 # be by chance, and it pays in proportion to $n$. Many tutorials state WordPiece's rule as "highest $n / (c(a)\,c(b))$".
 # That is the fraction alone, without the factor $n$. Two questions remain: how good is the approximation, and what does
 # that rule choose?
@@ -661,7 +663,7 @@ course.show(
 )
 
 # %% [markdown]
-# The grey lines join points of equal gain according to the approximation; left of the dotted line, at $e$, a join makes
+# The grey lines connect points of equal gain, by the approximation; to the left of the dotted line, at $e$, a join makes
 # the text less likely. Byte-pair encoding takes the highest point. The ratio takes the point furthest to the right,
 # down among the rare pairs of digits. WordPiece takes the one on the highest grey line. It is willing to give up some
 # frequency for a pair that belongs together: `o ##f` comes second. `##e ##r` is more frequent than that, but only
@@ -669,7 +671,7 @@ course.show(
 #
 # ## 5. The whole learner
 #
-# That is all we need. The learner is a loop around a count and a choice:
+# That is all we need. The learner is a loop of counting and choosing:
 
 # %%
 course.source(simple.learn)
@@ -702,7 +704,7 @@ course.animations.joins(verse)
 
 # %% [markdown]
 # Joins are listed in the order in which they were made, so the first 256 pieces *are* the vocabulary of
-# size 256. This lets us watch the parts of a word being joined. We take the word that puzzled us in the tour.
+# size 256. So we can watch how the parts of a word are joined. We take *unforgiving*, which puzzled us in the tour.
 
 
 # %%
@@ -882,17 +884,17 @@ lesson.check(longest_match, draw=draw_vocabulary, same_as=numbered_match, times=
 # </details>
 
 # %% [markdown]
-# And the real one, which gives ids and positions instead of strings:
+# And minibert's own, which returns ids and positions instead of strings:
 
 # %%
 course.source(GreedyCore.match)
 
 # %% [markdown]
-# Greedy matching is fast and simple. Is it also good? It can fail in two ways. With the pieces `ab`, `a` and
-# `##bc`, the word *abc* begins with `ab`, there is no piece `##c` to continue with, and the result is [UNK],
-# although `a ##bc` would have done. (A learnt vocabulary has every letter in both forms, so this does not
+# Greedy matching is fast and simple. Is it also good? It can fail in two ways. Suppose the pieces are `ab`, `a` and
+# `##bc`: the word *abc* begins with `ab`, there is no piece `##c` to continue with, and the result is [UNK],
+# although `a ##bc` would have worked. (A learnt vocabulary has every letter in both forms, so this does not
 # happen to words whose letters it knows.) And it can take a longer piece now and pay for it later. To see how
-# often, try all cuts of a word, and take the one that is most likely under the model of section 4.
+# often, try all the ways to cut a word, and take the one that is most likely under the model of section 4.
 
 
 # %%
@@ -1052,7 +1054,7 @@ course.say(
 
 # %% [markdown]
 # The picture shows the eight words that lose most. Frequent words are single pieces, so in running text the loss is
-# smaller still. BERT lives with it: a network that reads *unf-or-giving* often enough learns what it means.
+# smaller still. BERT can live with it: a network that reads *unf-or-giving* often enough learns what it means.
 #
 # ## 7. What the vocabulary did to the long tail
 #

@@ -42,10 +42,11 @@ from matplotlib.patches import Rectangle
 from minibert import BertConfig, Tokenizer, course
 from minibert.core import bert
 from minibert.core.batch import Batch
+from minibert.core.masks import replace_tokens
 from minibert.core.ops.losses import CrossEntropySaved  # noqa: F401, for your answers
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances
-from minibert.data.masking import choose_words, visible_tokens
+from minibert.data.masking import choose_words
 from minibert.data.shards.store import write_shards
 from minibert.model.ops import Ops
 from minibert.model.params import initialise
@@ -643,7 +644,7 @@ lesson.check(mask_tokens, draw=a_text_to_mask, same_as=place_by_place, times=8)
 # </details>
 
 # %%
-course.source(visible_tokens)
+course.source(replace_tokens)
 
 # %% [markdown]
 # ## 4. What a copier gains
@@ -1244,6 +1245,7 @@ folder.cleanup()
 # ## Where to go next
 #
 # * [Chapter 04](04_attention.ipynb): how a token learns about the others.
-# * `minibert/data/masking.py` and `minibert/data/nsp_spans.py` make the questions, for millions of sequences at a time.
+# * `minibert/core/pairs.py` and `minibert/core/masks.py` make the questions, one text at a time;
+#   `minibert/data/nsp_spans.py` and `minibert/data/masking.py` do so for millions of sequences.
 # * Appendix A.1 of [Devlin et al. 2019](https://arxiv.org/abs/1810.04805) explains the 80%, 10% and 10%; table 8 varies
 #   them.

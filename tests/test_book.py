@@ -194,6 +194,9 @@ def test_pages_of_the_pdf_are_those_of_its_contents(tmp_path):
     if not shutil.which("chromium"):
         pytest.skip("no chromium on the PATH (Debian, Ubuntu: apt install chromium)")
     printed, articles = chapters(3)
+    long = "A heading with so many words that one line can't hold them all, and the last are on another"
+    heading = printed.BeautifulSoup(f"<h2>{long}</h2>", "html.parser")
+    articles["02"].append(heading)
     (tmp_path / "notebooks").mkdir()
     for number, article in articles.items():
         (tmp_path / "notebooks" / f"{number}_chapter.html").write_text(str(article), "utf-8")
@@ -208,6 +211,7 @@ def test_pages_of_the_pdf_are_those_of_its_contents(tmp_path):
         "01 · Of <b>",
         "02 · Of <b>",
     ]
+    assert [entry.title for entry in reader.outline[-1]] == [long]
     contents = reader.pages[1].extract_text()
     assert re.findall(r"(\d\d) · Of <b>\s*(\d)", contents) == [("00", "3"), ("01", "4"), ("02", "5")]
 

@@ -69,7 +69,7 @@ FIGURES = [
     (STARTED, f"# {MINUTES} minutes on the books in the package"),
     (STARTED, f"in the last line if the model has {MOST_EXPLORED} and has read texts of "
               f"{pretrain_command.LEAST_COMPARED} tokens"),
-    (STARTED, f"in which the model runs (where it has {MOST_EXPLORED})"),
+    (STARTED, f"in which the model runs, where it has {MOST_EXPLORED}"),
     (STARTED, f"the rate is {rate(recipes.FURTHER.learning_rate)} ({rate(recipes.NEW_HEAD_RATE)} where that "
               f"model has no masked-LM head) and sequences have {recipes.FURTHER.seq_length} tokens"),
     (STARTED, f"if it is at least {run.REPEATED:.1%}"),

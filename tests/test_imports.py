@@ -53,7 +53,7 @@ class Import(NamedTuple):
     """One import as it stands in a source."""
 
     line: int
-    name: str  # dotted and absolute: "numpy", "minibert.core.ops.random"
+    name: str  # dotted and absolute: "numpy", "minibert.core.ops.dropout_bits"
 
 
 @functools.cache  # several tests ask of all files
@@ -81,7 +81,7 @@ def _absolute(node: ast.ImportFrom, file: str) -> str:
 
 
 def _deepest(base: str, name: str, package: Path) -> str:
-    """`from minibert.core.ops import random` imports a module, `from … import Ops` a name from one."""
+    """`from minibert.core.ops import dropout_bits` imports a module, `from … import Ops` a name from one."""
     if base.split(".")[0] != "minibert":
         return base
     folders = base.split(".")[1:]
@@ -95,13 +95,13 @@ def _called(call: ast.Call) -> str:
 
 
 def file_of(module: str, package: Path = PACKAGE) -> str:
-    """`minibert.core.ops.random` -> `ops/random`; a package is its `__init__`."""
+    """`minibert.core.ops.dropout_bits` -> `ops/dropout_bits`; a package is its `__init__`."""
     parts = module.split(".")[1:]
     return "/".join([*parts, "__init__"] if package.joinpath(*parts).is_dir() else parts)
 
 
 def room_of(file: str) -> str:
-    """`core/ops/random` -> `core`; `__init__` and `__main__` are rooms of their own, above all floors."""
+    """`core/ops/losses` -> `core`; `__init__` and `__main__` are rooms of their own, above all floors."""
     return file.split("/")[0]
 
 
@@ -285,7 +285,7 @@ def test_planted_wrong_import_is_found(file, source):
         ("tokenizer/wordpiece", "from .normalize import BasicTokenizer\nimport json, numpy as np"),
         ("tokenizer/native", "from minibert.tokenizer import _wordpiece"),
         ("data/instances", "from minibert.core.batch import Batch\nfrom minibert.tokenizer import Tokenizer"),
-        ("core/ops/primitives", "from minibert.core.ops import random\nimport numpy as np"),
+        ("core/ops/primitives", "from minibert.core.ops import dropout_bits\nimport numpy as np"),
         ("engines/registry", "from minibert.engines.cpp.ops import CppOps\nimport minibert.engines.jax"),
         ("reports/viz", "def picture():\n    from matplotlib import pyplot"),
         ("cli/__init__", "def main():\n    from minibert.pretraining.run import pretrain"),
@@ -296,9 +296,9 @@ def test_proper_import_passes(file, source):
 
 
 def test_relative_and_lazy_imports_are_read_with_their_lines():
-    source = "import os\ndef f():\n    from ...model.params import Head\n    from . import random\n"
+    source = "import os\ndef f():\n    from ...model.params import Head\n    from . import dropout_bits\n"
     assert imports(source, "core/ops/primitives") == [
         Import(1, "os"),
         Import(3, "minibert.model.params"),
-        Import(4, "minibert.core.ops.random"),
+        Import(4, "minibert.core.ops.dropout_bits"),
     ]

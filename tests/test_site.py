@@ -8,6 +8,7 @@ import re
 from types import SimpleNamespace
 
 import english_pack
+import numpy as np
 import pytest
 from paths import ROOT
 from small_tasks import write_model
@@ -124,3 +125,33 @@ def test_landing_page_embeds_an_explorer_that_is_written_beside_it(conf, tmp_pat
     conf.put_explorer(app, None)
     expected = minibert.show("english", text=conf.FIRST_SENTENCE).html
     assert (tmp_path / "html" / conf.EXPLORER).read_text("utf-8") == expected
+
+
+def test_commands_are_highlighted_as_a_shells_and_what_they_print_is_not(conf):
+    texts = [
+        "pip install .           # here\nminibert info",
+        "minibert pretrain \\\n  --steps 2\n\n# then\nminibert fill-mask 'a'",
+        "minibert fill-mask 'a'\nthe 7%",
+        "  the 7%",
+    ]
+    tree = nodes.section("", *(nodes.literal_block(text, text, language="text") for text in texts))
+    python = nodes.literal_block("make = 1", "make = 1", language="python")
+    tree += python
+    conf.colour_commands(None, tree)
+    assert [node["language"] for node in tree] == ["bash", "bash", "text", "text", "python"]
+
+
+def luminance(colour):
+    """Relative luminance of "rrggbb", by WCAG 2."""
+    shares = np.array([int(colour[i : i + 2], 16) / 255 for i in (0, 2, 4)])
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return linear @ (0.2126, 0.7152, 0.0722)
+
+
+@pytest.mark.parametrize("theme", ["pygments_style", "pygments_dark_style"])
+def test_code_can_be_read_on_its_background(conf, theme):
+    style = pytest.importorskip("pygments.styles").get_style_by_name(getattr(conf, theme))
+    ground = luminance(style.background_color.removeprefix("#"))
+    for token, look in style:
+        low, high = sorted((luminance(look["color"] or "000000"), ground))
+        assert not look["color"] or (high + 0.05) / (low + 0.05) >= 4.5, token

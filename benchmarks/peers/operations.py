@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 
 RATE = 0.1  # of dropout
 SITE = 5  # where dropout stands in the network
@@ -97,13 +97,13 @@ class Case(NamedTuple):
             found |= {name: rounded(x) for name, x in found.items() if name not in STATISTICS}
         return found
 
-    def drop(self) -> random.Dropout | None:
+    def drop(self) -> dropout_bits.Dropout | None:
         """minibert's dropout of this case."""
         if not self.dropout:
             return None
         T, n = self.sizes["T"], self.sizes.get("n", self.sizes["T"])
         rows = np.arange(T)
-        return random.Dropout(RATE, RATE, random.row_keys(np, 11, 3, rows // n, rows % n))
+        return dropout_bits.Dropout(RATE, RATE, dropout_bits.row_keys(np, 11, 3, rows // n, rows % n))
 
 
 ALWAYS_FLOAT = ("adamw", "global_norm", "gather", "scatter")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minibert import engines
-from minibert.core.ops import AdamRule, random
+from minibert.core.ops import AdamRule, dropout_bits
 from minibert.model.ops import Ops
 from peers.operations import EPS, SITE, STEP, Arrays, Case, halves
 
@@ -108,7 +108,7 @@ class Reference(Contestant):
         drop = case.drop()
         return lambda: self._residual_norm(given, drop)[:1]
 
-    def _residual_norm(self, given: Arrays, drop: random.Dropout | None) -> tuple:
+    def _residual_norm(self, given: Arrays, drop: dropout_bits.Dropout | None) -> tuple:
         out, dropped = self._ops._dropout(given["out"] + given["bias"], drop, SITE)
         y, saved = self._ops.layer_norm(given["x"] + out, given["gamma"], given["beta"], EPS)
         return y, saved, dropped
@@ -180,7 +180,7 @@ class Cpp(Contestant):
         drop = case.drop()
         if drop is None:
             return ()
-        return drop.rows, np.array([SITE, random.threshold(drop.rate)], np.uint32)
+        return drop.rows, np.array([SITE, dropout_bits.threshold(drop.rate)], np.uint32)
 
     def gemm(self, case: Case, given: Arrays) -> Run:
         weights = case.sizes["weights"]

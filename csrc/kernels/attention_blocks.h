@@ -30,7 +30,7 @@ struct Block {
     bool diagonal; // causal, and some of its keys stand behind some of its queries
 };
 
-// The dropout keys of a panel: fold(fold(row key, site), head) of minibert/core/ops/random.py, one query in each lane.
+// The dropout keys of a panel: fold(fold(row key, site), head) of minibert/core/ops/dropout_bits.py, one query in each lane.
 struct PanelKeys {
     alignas(64) uint32_t first[kQueries], second[kQueries];
 };

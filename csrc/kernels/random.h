@@ -1,4 +1,4 @@
-// Dropout as a function of the place: the same bits as minibert/core/ops/random.py, which explains it.
+// Dropout as a function of the place: the same bits as minibert/core/ops/dropout_bits.py, which explains it.
 #pragma once
 
 #include "simd.h"

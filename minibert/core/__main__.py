@@ -8,12 +8,12 @@ batch, forward, backward, update. `minibert pretrain` does the same with faster 
 """
 
 import argparse
+import itertools
 import lzma
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence as AnySequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TypeAlias
@@ -27,7 +27,7 @@ from minibert.core.draws import key
 from minibert.core.folder import save_folder
 from minibert.core.masks import choose_positions, replace_tokens
 from minibert.core.ops import Ops
-from minibert.core.optim import AdamW, warmup_linear
+from minibert.core.optim import AdamW
 from minibert.core.pairs import Document, Pair, contiguous_spans, sentence_pairs
 from minibert.core.params import Parameters, initialise
 from minibert.core.step import HostSteps, MaskedAndNext
@@ -41,7 +41,7 @@ PAD, UNK, CLS, SEP, MASK = range(len(SPECIAL_TOKENS))
 SIZE = "2-128-4"  # layers, hidden size, heads
 VOCAB_SIZE, COMMON_WORDS = 1_000, 2_000  # pieces, learnt from so many frequent words
 STEPS, TOKENS_PER_STEP = 9_000, 400
-LEARNING_RATE, WARMUP = 2e-3, 0.05
+LEARNING_RATE, WARMUP = 2e-3, 0.05  # the highest rate, and the share of the run over which it rises
 # Tokens per sequence, and the share of the run at which this stage ends. Attention learns where to look more
 # easily in short sequences, which have few tokens to choose from. From PAIR_LENGTH on there are two segments.
 STAGES = ((10, 0.25), (16, 0.45), (32, 1.0))
@@ -95,8 +95,8 @@ def main() -> None:
     with suppress(KeyboardInterrupt):
         while (done := progress(options, step, time.monotonic() - begin)) < 1:
             length = next(length for length, until in STAGES if done < until)
-            batch = Batch.pack(list(islice(streams[length], TOKENS_PER_STEP // length)))
-            rate = warmup_linear(1000 * done, 1000, round(1000 * WARMUP), LEARNING_RATE)
+            batch = Batch.pack(list(itertools.islice(streams[length], TOKENS_PER_STEP // length)))
+            rate = LEARNING_RATE * min(done / WARMUP, (1 - done) / (1 - WARMUP))  # a rise, then a decay to 0
             metrics = steps.step((batch,), step, rate)
             step, tokens = step + 1, tokens + batch.T
             now = time.monotonic()
@@ -241,7 +241,7 @@ def sequences(
     """
     rng = Random(key(seed, length))
     pool: list[Sequence] = []  # so that neighbours in the text don't end up in one batch
-    for epoch in range(2**31):
+    for epoch in itertools.count():
         for number in rng.sample(range(len(documents)), len(documents)):
             document_key = key(seed, length, epoch, number)
             pairs = spans(documents, number, length, Random(document_key))
@@ -335,7 +335,7 @@ def held_out_loss(
     stream = sequences(documents, STAGES[-1][0], SEED, config.V)
     losses, labels = [], []
     for _ in range(HELD_OUT_SEQUENCES // 50):
-        batch = Batch.pack(list(islice(stream, 50)))
+        batch = Batch.pack(list(itertools.islice(stream, 50)))
         result, _ = pretraining_loss(Ops(), config, params.tree, batch)
         losses.append(result.mlm_nll)
         labels.append(batch.masked_labels)

@@ -43,12 +43,13 @@ def mix(x: np.ndarray) -> np.ndarray:  # (...) uint64 -> (...) uint64
     return x ^ (x >> 31)
 
 
-def draw(keys: np.ndarray, counters: np.ndarray | int) -> np.ndarray:  # (n,) uint64, (n,) -> (n,) uint64
+# keys (n,) uint64  counters (n,) -> (n,) uint64
+def draw(keys: np.ndarray | int, counters: np.ndarray | int) -> np.ndarray:
     """Draw 64 random bits for each key and counter.
 
     Parameters
     ----------
-    keys : (n,) uint64.
+    keys : (n,) uint64, or one key for all counters.
     counters : (n,) whole numbers, or one for all keys.
 
     Returns
@@ -99,5 +100,4 @@ def permutation(names: np.ndarray, key: int) -> np.ndarray:  # (n,) whole number
     -------
     (n,) int64.
     """
-    keys = np.full(len(names), key, np.uint64)
-    return np.argsort(draw(keys, names), kind="stable")
+    return np.argsort(draw(key, names), kind="stable")

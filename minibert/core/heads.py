@@ -68,9 +68,9 @@ def logits(
     scores : (S,K), (S,1), (T,2) or (N,K), depending on the kind of head.
     saved : what encoder and output layer kept.
     """
-    rows = encoder_rows(config, head, batch)
+    rows, places = last_layer_rows(ops, config, head, batch)
     x, saved_encoder = bert.encoder(ops, config, params, batch, drop, rows)
-    scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
+    scores, saved = _output_layer(ops, config, head, x, places, params, batch, drop)
     return scores, LogitsSaved(saved_encoder, saved)
 
 
@@ -266,9 +266,9 @@ def scores_of(
     -------
     (S,K), (S,1), (T,2) or (N,K), depending on the kind of head.
     """
-    rows = encoder_rows(config, head, batch)
+    rows, places = last_layer_rows(ops, config, head, batch)
     (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, rows)
-    scores, _ = _output_layer(ops, config, head, x, params, batch, None)
+    scores, _ = _output_layer(ops, config, head, x, places, params, batch, None)
     return scores
 
 
@@ -311,47 +311,57 @@ def rows_read(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
     return batch.label_rows if head.spec.reads == LABELS else None
 
 
-# -> (S,) or (N,), or None
-def encoder_rows(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
-    """Return the rows that the last layer computes, or None for all: left-to-right models compute all.
+# -> (R,) rows of the batch, or None for all; (R,) indices into them, or None for all
+def last_layer_rows(
+    ops: Ops,
+    config: BertConfig,
+    head: AnyHead,
+    batch: TaskBatch,
+) -> tuple[Array | None, Array | None]:
+    """Return the rows that the last layer computes, and where those that the head reads are among them.
+
+    Only what is read is computed, except under causal attention.
 
     Parameters
     ----------
-    config, head : the shape of the encoder, and the head on top.
+    ops, config, head : the engine, the shape of the encoder, and the head on top.
     batch : the tokens.
 
     Returns
     -------
-    (S,) or (N,) indices of rows, or None.
+    rows : (R,) indices of tokens. None: the last layer computes all.
+    places : (R,) indices into what it computes. None: the head reads all.
     """
-    return None if config.is_decoder else rows_read(config, head, batch)
+    rows = rows_read(config, head, batch)
+    if rows is None or config.is_decoder:
+        return None, rows
+    return rows, ops.xp.arange(len(rows), dtype=rows.dtype)
 
 
-# x (T,H) or (R,H) -> (S,K), (S,1), (T,2) or (N,K)
+# x (T,H) or (R,H)  places (R,) or None -> (S,K), (S,1), (T,2) or (N,K)
 def _output_layer(
     ops: Ops,
     config: BertConfig,
     head: AnyHead,
     x: Array,
+    places: Array | None,
     params: Params,
     batch: TaskBatch,
     drop: Dropout | None,
 ) -> tuple[Array, Saved]:
     """Apply the pooler and dropout, where the head has them, and the output layer."""
+    states, saved_rows = read(ops, head, x, places, params)
     rows = rows_read(config, head, batch)
-    is_cut = encoder_rows(config, head, batch) is not None
-    states, saved_rows = read(ops, head, x, rows, is_cut, params)
     scores, saved_drop, saved_linear = output_scores(ops, config, states, rows, params["head"], drop)
     return scores, OutputSaved(saved_rows, saved_drop, saved_linear)
 
 
-# x (T,H) or (R,H)  rows (R,) or None -> (R,H)
+# x (T,H) or (R,H)  places (R,) or None -> (R,H)
 def read(
     ops: Ops,
     head: AnyHead,
     x: Array,
-    rows: Array | None,
-    is_cut: bool,
+    places: Array | None,
     params: Params,
 ) -> tuple[Array, Saved]:
     """Return what the output layer reads: the pooled [CLS], the rows with labels, or every row.
@@ -359,9 +369,8 @@ def read(
     Parameters
     ----------
     ops, head : the engine, and the kind of head.
-    x : (T,H) hidden states, or (R,H) only those that are read.
-    rows : (R,) the tokens to read, as `rows_read` returns them.
-    is_cut : whether x contains only those.
+    x : (T,H) hidden states, or (R,H) only those that the last layer has computed.
+    places : (R,) the rows of x to read, as `last_layer_rows` returns them. None: all.
     params : tree of parameters.
 
     Returns
@@ -369,9 +378,8 @@ def read(
     read : (R,H).
     saved : what `read_backward` needs; None where every row is read.
     """
-    if rows is None:
+    if places is None:
         return ops.upcast(x), None
-    places = ops.xp.arange(len(rows), dtype=rows.dtype) if is_cut else rows
     if head.pooled:
         return ops.pooler(x, places, params["pooler"])
     taken, saved = ops.take_rows(x, places)

@@ -1,6 +1,6 @@
 """Choose the tokens to predict in a sequence, and what the model sees instead (section 3.1 of the paper).
 
-data/masking.py does the same to a hundred thousand sequences at once, and a test holds it against this file.
+data/masking.py chooses positions in a hundred thousand sequences at once; a test holds it against this file.
 
 Read next: `draws`, where the random bits come from, and `pairs`, which makes the sequences. `count`, which is
 15% of the tokens, is computed by the caller: in `core/__main__.py` and in `data/instances.py`.
@@ -31,7 +31,7 @@ def choose_positions(key: int, candidates: np.ndarray, count: int) -> np.ndarray
     -------
     (count,) positions, ascending.
     """
-    bits = draw(_keys(key, candidates), CHOICE + candidates)
+    bits = draw(key, CHOICE + candidates)
     tickets = bits >> (64 - TICKET_BITS)
     by_ticket = np.lexsort((candidates, tickets))  # equal tickets in the order of the text
     return np.sort(candidates[by_ticket[:count]])
@@ -39,7 +39,7 @@ def choose_positions(key: int, candidates: np.ndarray, count: int) -> np.ndarray
 
 # tokens positions (M,) -> (M,)
 def replace_tokens(
-    key: int,
+    keys: int | np.ndarray,
     tokens: np.ndarray,
     positions: np.ndarray,
     mask_id: int,
@@ -52,7 +52,7 @@ def replace_tokens(
 
     Parameters
     ----------
-    key : key of the sequence, as for `choose_positions`.
+    keys : key of the sequence, as for `choose_positions`; or (M,), that of each token's sequence.
     tokens : (M,) ids at the chosen positions.
     positions : (M,) the chosen positions.
     mask_id, vocab_size : id of [MASK], and number of ids to draw from.
@@ -62,13 +62,8 @@ def replace_tokens(
     -------
     (M,) ids.
     """
-    keys = _keys(key, positions)
     action = uniform(draw(keys, ACTION + positions))
     other = below(draw(keys, TOKEN + positions), vocab_size)
     masked, kept, _ = rates
     unmasked = np.where(action < masked + kept, tokens, other)
     return np.where(action < masked, mask_id, unmasked)
-
-
-def _keys(key: int, positions: np.ndarray) -> np.ndarray:
-    return np.full(len(positions), key, np.uint64)

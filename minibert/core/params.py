@@ -50,7 +50,7 @@ def zeros(generator: np.random.Generator, shape: tuple[int, ...], spread: float)
 
     Parameters
     ----------
-    generator, shape, spread : as for `normal`; not used.
+    generator, shape, spread : ignored; every function of initial values is called with them.
     """
     return 0.0
 
@@ -60,7 +60,7 @@ def ones(generator: np.random.Generator, shape: tuple[int, ...], spread: float) 
 
     Parameters
     ----------
-    generator, shape, spread : as for `normal`; not used.
+    generator, shape, spread : ignored; every function of initial values is called with them.
     """
     return 1.0
 
@@ -73,6 +73,7 @@ class Entry:
     shape: tuple[int, ...]
     initial: Initial  # draws the initial values
     decays: bool  # has weight decay: weights do, LayerNorm and biases do not (as in BERT's released code)
+    matrices: int = 0  # how many stand side by side in a weight of a layer, for Muon; 0 in everything else
 
     @property
     def size(self) -> int:
@@ -147,15 +148,16 @@ def check_head(head: AnyHead, kinds: Mapping[str, HeadKind] = KINDS) -> None:
         raise InputError(f"A head of kind {head.kind!r} has {expected} outputs, not {head.outputs}.")
 
 
-def weight(name: str, *shape: int) -> Entry:
+def weight(name: str, *shape: int, matrices: int = 0) -> Entry:
     """Describe a matrix, or another tensor with weight decay.
 
     Parameters
     ----------
     name : path in the tree, its steps joined by dots.
     *shape : size along each axis, inputs first.
+    matrices : how many matrices side by side Muon updates; 0 leaves the tensor to AdamW.
     """
-    return Entry(name, shape, normal, True)
+    return Entry(name, shape, normal, True, matrices)
 
 
 def bias(name: str, *shape: int) -> Entry:
@@ -212,14 +214,14 @@ def encoder_table(config: BertConfig) -> list[Entry]:
     for i in range(config.L):
         attention, feed_forward = f"layers.{i}.attention", f"layers.{i}.feed_forward"
         table += [
-            weight(f"{attention}.qkv_weight", H, 3 * H),
+            weight(f"{attention}.qkv_weight", H, 3 * H, matrices=3),
             bias(f"{attention}.qkv_bias", 3 * H),
-            weight(f"{attention}.output_weight", H, H),
+            weight(f"{attention}.output_weight", H, H, matrices=1),
             bias(f"{attention}.output_bias", H),
             *norm(attention, H),
-            weight(f"{feed_forward}.in_weight", H, F),
+            weight(f"{feed_forward}.in_weight", H, F, matrices=1),
             bias(f"{feed_forward}.in_bias", F),
-            weight(f"{feed_forward}.out_weight", F, H),
+            weight(f"{feed_forward}.out_weight", F, H, matrices=1),
             bias(f"{feed_forward}.out_bias", H),
             *norm(feed_forward, H),
         ]
@@ -424,13 +426,7 @@ class FlatParameters:
         For the weights of a layer they are the number of rows, and the number of matrices side by side in the
         tensor; for everything else, 0 and 0.
         """
-
-        def shape(name: str, rows: int, *columns: int) -> tuple[int, int]:
-            if not (name.startswith("layers.") and columns):
-                return 0, 0
-            return rows, 3 if name.endswith("qkv_weight") else 1
-
-        shapes = [shape(entry.name, *entry.shape) for entry in self.table]
+        shapes = [(entry.shape[0] if entry.matrices else 0, entry.matrices) for entry in self.table]
         return np.hstack([self.tensors, shapes])
 
     def zeros_like(self) -> Self:

@@ -154,10 +154,7 @@ class HostSteps:
     Attributes
     ----------
     grads : gradients of all parameters; what they hold between steps is up to the engine.
-    max_unread : how many steps may be taken before the metrics of the first are read; on a host, none.
     """
-
-    max_unread = 0
 
     def __init__(
         self,
@@ -181,15 +178,6 @@ class HostSteps:
         count : how many micro-batches; a batch of fewer examples is split into single examples.
         """
         return tuple(batch.split(min(count, batch.E)))
-
-    def needs_compiling(self, micro_batches: tuple[Batch, ...]) -> bool:
-        """Return whether a step on these would first be compiled: never on a host.
-
-        Parameters
-        ----------
-        micro_batches : as `prepare` makes them.
-        """
-        return False
 
     def step(
         self,
@@ -229,13 +217,3 @@ class HostSteps:
                 optimizer.update(ops, p, g, m, v, rule)
         metrics["gradient_norm"] = norm
         return {name: float(value) for name, value in metrics.items()}
-
-    def fetch(self) -> FlatParameters:
-        """Return the parameters; on a host they are never anywhere else."""
-        return self.params
-
-    def renew(self) -> None:
-        """Take over parameters that the caller has replaced.
-
-        On a host, steps update the very arrays a caller would have replaced, so there is nothing to do.
-        """

@@ -17,8 +17,9 @@ from minibert.base.errors import InputError
 from minibert.base.terminal import counted
 from minibert.core.batch import Sequence
 from minibert.core.draws import draw, key, permutation
+from minibert.core.masks import POSITION_BITS, replace_tokens
 from minibert.data.layout import Block, lay_out
-from minibert.data.masking import POSITION_BITS, choose_positions, choose_words, visible_tokens
+from minibert.data.masking import choose_positions, choose_words
 from minibert.data.nsp_spans import Borders, Spans, contiguous_spans, span_pairs
 from minibert.data.shards.store import TokenShards
 from minibert.tokenizer import Tokenizer
@@ -344,13 +345,13 @@ class Instances:
         else:
             is_chosen = choose_positions(keys, sequence, position, count)
 
-        visible = visible_tokens(
-            block.input_ids[rows[is_chosen]],
+        visible = replace_tokens(
             keys[sequence[is_chosen]],
+            block.input_ids[rows[is_chosen]],
             position[is_chosen],
-            options.mask_rates,
             self.tokenizer.mask_id,
             self.tokenizer.vocab_size,
+            options.mask_rates,
         )
         block.predict(candidates[is_chosen], visible)
 

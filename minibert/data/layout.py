@@ -39,7 +39,7 @@ class Block:
         ----------
         chosen : (M,) int64
             Indices of the positions among the C tokens of text, ascending.
-        visible : (M,) int32
+        visible : (M,) int
             The ids that the model sees there.
         """
         rows = self.rows[chosen]

@@ -1,20 +1,13 @@
-"""Choose the positions to predict, and what the model sees there (section 3.1 of the paper, Table 8).
+"""Choose the positions to predict (section 3.1 of the paper); `core/masks.py` has what the model sees there.
 
 This works on many sequences at once: N sequences with C candidate positions in all. [CLS] and [SEP] are not
 candidates.
 """
 
-from typing import TypeAlias
-
 import numpy as np
 
-from minibert.core.draws import below, draw, uniform
-
-POSITION_BITS = 16  # sequences of up to 65,535 tokens
-DRAW_BITS = 24
-Rates: TypeAlias = tuple[float, float, float]  # MASK, SAME and RND, in the order of the paper's Table 8
-# Where the counters of a sequence's draws begin: which positions, what to do there, which random token.
-CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
+from minibert.core.draws import draw
+from minibert.core.masks import CHOICE, POSITION_BITS, TICKET_BITS
 
 
 def choose_positions(
@@ -88,48 +81,13 @@ def choose_words(
     return chosen[word]
 
 
-def visible_tokens(
-    original: np.ndarray, keys: np.ndarray, position: np.ndarray, rates: Rates, mask_id: int, vocab_size: int
-) -> np.ndarray:
-    """Choose what the model sees at masked positions: [MASK], the same token or a random one.
-
-    A random token is any of the vocabulary, special ones and the original included.
-
-    Parameters
-    ----------
-    original : (M,) int32
-        The tokens at these positions.
-    keys : (M,) uint64
-        The key of the sequence that each belongs to.
-    position : (M,) int64
-        The position of each in its sequence.
-    rates : tuple of three floats
-        Shares of [MASK], the same token and a random one, which sum to 1.
-    mask_id : int
-        The id of [MASK].
-    vocab_size : int
-        Number of ids from which a random token is drawn, uniformly.
-
-    Returns
-    -------
-    (M,) int32
-        The ids that the model sees.
-    """
-    action = uniform(draw(keys, ACTION + position))
-    random_token = below(draw(keys, TOKEN + position), vocab_size)
-    mask, same, _ = rates
-    kept_or_random = np.where(action < mask + same, original, random_token)
-    visible = np.where(action < mask, mask_id, kept_or_random)
-    return visible.astype(np.int32)
-
-
 # keys (N,)  sequence (C,)  position (C,) -> (C,) int64
 def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) -> np.ndarray:
     """Shuffle candidates within each sequence, keeping the order of the sequences."""
-    # Sequence, draw and position make one number; no two are equal, so every sort gives the same order.
-    bits = draw(keys[sequence], CHOICE + position) >> (64 - DRAW_BITS)
-    high = sequence.astype(np.uint64) << (DRAW_BITS + POSITION_BITS)
-    return np.argsort(high | (bits << POSITION_BITS) | position.astype(np.uint64))
+    # Sequence, ticket and position make one number; no two are equal, so every sort gives the same order.
+    tickets = draw(keys[sequence], CHOICE + position) >> (64 - TICKET_BITS)
+    high = sequence.astype(np.uint64) << (TICKET_BITS + POSITION_BITS)
+    return np.argsort(high | (tickets << POSITION_BITS) | position.astype(np.uint64))
 
 
 # sequence (C,) -> (C,) int64

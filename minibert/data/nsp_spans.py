@@ -13,11 +13,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from minibert.core.pairs import DRAWS_OF_A_DOCUMENT, IS_NEXT, NOT_ASKED, NOT_NEXT, target_length
 from minibert.data.shards.store import TokenShards
 from minibert.tokenizer.encoding import ranges
 
-IS_NEXT, NOT_NEXT, NOT_ASKED = 0, 1, -1
-DRAWS_OF_A_DOCUMENT = 10  # attempts to draw a document other than the current one; all of them may fail
 SENTENCES_KEPT = 1 << 22  # sentences whose ends are cached, in 16 MB
 
 Ends: TypeAlias = "array[int]"  # the ends of sentences
@@ -114,7 +113,7 @@ def contiguous_spans(
     """
     done = 0
     while done < length:
-        size = min(_target(room, short_seq_prob, rng), length - done)
+        size = min(target_length(room, short_seq_prob, rng), length - done)
         yield Spans(begin + done, size, begin + done + size, 0, NOT_ASKED)
         done += size
 
@@ -155,7 +154,7 @@ def span_pairs(
     done = 0  # tokens used up
     while first <= last:
         # Sentences `first` to `final` are gathered; `middle` is the last of A, and B has at least one.
-        target = _target(room, short_seq_prob, rng)
+        target = target_length(room, short_seq_prob, rng)
         final = bisect_left(ends, done + target, first, last)
         middle = first + int(rng.random() * (final - first))
         a_begin = begin + done
@@ -219,13 +218,6 @@ def truncated(spans: Spans, room: int, rng: Random) -> Spans:
     if b_cut:
         b_begin += rng.getrandbits(b_cut).bit_count()
     return Spans(a_begin, a_length - a_cut, b_begin, b_length - b_cut, label)
-
-
-def _target(room: int, short_seq_prob: float, rng: Random) -> int:
-    """Return how many tokens to gather: as many as fit or, with `short_seq_prob`, from 2 to that."""
-    if rng.random() < short_seq_prob:
-        return 2 + int(rng.random() * (room - 1))
-    return room
 
 
 def _random_span(begin: int, ends: Ends, wanted: int, rng: Random) -> tuple[int, int]:

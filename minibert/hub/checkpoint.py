@@ -261,11 +261,10 @@ def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
         _require_count(flat, bilstm.parameter_table, tagger, "depth")
         return bilstm.BilstmParameters(tagger, flat)
     config = BertConfig.from_dict(header["config"])
-    head = header.get("head")
-    is_head = isinstance(head, list | tuple) and 2 <= len(head) <= 4 and type(head[1]) is int
-    if not is_head:
-        raise ValueError(f"head={head!r:.60} is none")
-    head = Head(*head)
+    stored = header.get("head")
+    if not (isinstance(stored, list | tuple) and 2 <= len(stored) <= 4 and type(stored[1]) is int):
+        raise ValueError(f"head={stored!r:.60} is none")
+    head = Head(*stored)
     _require_count(flat, partial(parameter_table, head=head), config, "num_hidden_layers")
     return Parameters(config, flat, head=head)
 

@@ -2,7 +2,7 @@
 
 With `head.lstm` there are two bidirectional LSTMs between the encoder and the output layer, as in the row
 "+ BiLSTM" of the paper's Table 5. With `head.pool` an example consists of several windows, whose pooled [CLS]
-are combined into one vector. A head with neither is the core's.
+are combined into one vector. For a head with neither these functions do what the core's do.
 """
 
 from collections import namedtuple
@@ -52,11 +52,9 @@ def logits(
     saved : Saved
         What encoder and output layer kept.
     """
-    if not (head.lstm or head.pool):
-        return heads.logits(ops, config, head, params, batch, drop)
-    rows = _encoder_rows(config, head, batch)
+    rows, places = _last_layer_rows(ops, config, head, batch)
     x, saved_encoder = bert.encoder(ops, config, params, batch, drop, rows)
-    scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
+    scores, saved = _output_layer(ops, config, head, x, places, params, batch, drop)
     return scores, LogitsSaved(saved_encoder, saved)
 
 
@@ -95,8 +93,6 @@ def logits_backward(
     dict
         The accumulators with the gradients added.
     """
-    if not (head.lstm or head.pool):
-        return heads.logits_backward(ops, config, head, dlogits, saved, params, grads, frozen)
     output = saved.output
     dx, dweight, dbias = ops.linear_backward(dlogits, output.linear)
     head_grads = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
@@ -218,38 +214,43 @@ def scores_of(
     (S,K), (E,K), (S,1), (T,2) or (N,K)
         Depending on the kind of head.
     """
-    if not (head.lstm or head.pool):
-        return heads.scores_of(ops, config, head, params, batch)
-    rows = _encoder_rows(config, head, batch)
+    rows, places = _last_layer_rows(ops, config, head, batch)
     (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, rows)
-    scores, _ = _output_layer(ops, config, head, x, params, batch, None)
+    scores, _ = _output_layer(ops, config, head, x, places, params, batch, None)
     return scores
 
 
-# -> (S,) or (N,), or None
-def _encoder_rows(config: BertConfig, head: Head, batch: TaskBatch) -> Array | None:
-    """Return the rows that the last layer computes; None: all of them, which LSTMs need."""
-    return None if head.lstm else heads.encoder_rows(config, head, batch)
+# -> (R,) rows of the batch, or None for all; (R,) indices into them, or None for all
+def _last_layer_rows(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    batch: TaskBatch,
+) -> tuple[Array | None, Array | None]:
+    """Return what `core.heads.last_layer_rows` does, except that LSTMs need all rows."""
+    if head.lstm:
+        return None, heads.rows_read(config, head, batch)
+    return heads.last_layer_rows(ops, config, head, batch)
 
 
-# x (T,H) or (R,H) -> (S,K), (E,K), (S,1), (T,2) or (N,K)
+# x (T,H) or (R,H)  places (R,) or None -> (S,K), (E,K), (S,1), (T,2) or (N,K)
 def _output_layer(
     ops: Ops,
     config: BertConfig,
     head: Head,
     x: Array,
+    places: Array | None,
     params: Params,
     batch: TaskBatch,
     drop: Dropout | None,
 ) -> tuple[Array, Saved]:
     """Apply LSTMs, pooler, pooling of windows and dropout, where the head has them, and the output layer."""
     saved_lstm = saved_pool = None
-    rows = heads.rows_read(config, head, batch)
-    is_cut = _encoder_rows(config, head, batch) is not None
     if head.lstm:
         site = heads.dropout_site(config) + 1
         x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site)
-    read, saved_rows = heads.read(ops, head, x, rows, is_cut, params)
+    read, saved_rows = heads.read(ops, head, x, places, params)
+    rows = heads.rows_read(config, head, batch)
     if head.pool:
         query = params["head"].get("query")
         read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, query)

@@ -1,8 +1,8 @@
 """The engine `numpy`: the operations of the core, and those that only the product needs.
 
 The feature-based approach and the ablations put LSTMs on a BERT, and long texts are read in windows that are
-pooled. Every other engine is a subclass of this one. When an engine is made, it warns of its functions that
-are not operations: a misspelt operation would never be called.
+pooled. Every other engine is a subclass of this one. Defining a subclass warns of its functions that are not
+operations: a misspelt operation would never be called.
 """
 
 from functools import partial
@@ -17,19 +17,17 @@ from minibert.model.windows import Windows
 class Ops(Recurrent, Windows, ops.Ops):
     """Every operation that an engine has, over NumPy or any array library with its functions."""
 
-    has_int8: bool  # whether `prepack` can quantise
+    has_int8 = False  # whether `prepack` can quantise
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        cls._warn_unknown()
         engine = super().__new__(cls)
         engine._made_with = args, kwargs
-        engine.has_int8 = False
         return engine
 
-    @classmethod
-    def _warn_unknown(cls) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         """Warn of functions that look like operations but are not, since nothing would call them."""
+        super().__init_subclass__(**kwargs)
         known = {name for name in dir(Ops) if not name.startswith("_")}
         for name in sorted(set(dir(cls)) - set(dir(Ops))):
             if name.startswith("_") or not callable(getattr(cls, name)):

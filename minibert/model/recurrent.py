@@ -13,7 +13,7 @@ import numpy as np
 
 from minibert.core.arrays import Array, Grads, Params, Saved
 from minibert.core.ops.blocks import Blocks
-from minibert.core.ops.random import Dropout
+from minibert.core.ops.dropout_bits import Dropout
 
 # What forward saves for backward. Gates, cells (before each step), tanhs (of the cells after it) and outputs
 # are in time order.

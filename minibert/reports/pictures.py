@@ -133,7 +133,7 @@ def picture(
         "dots": [
             (curve.kind, x(position), y(value), _dot_name(curve, axis, position, words(value)))
             for curve in curves
-            if curve.dots
+            if curve.dots or len(curve.points) == 1  # no line leads through one point
             for position, value in curve.points.tolist()
         ],
     }

@@ -7,13 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minibert.base.errors import DivergedError
-from minibert.core import draws
+from minibert.core import draws, heads as core_heads
 from minibert.core.arrays import Array, Params
 from minibert.core.config import BertConfig
 from minibert.core.head_kinds import SEQUENCES
-from minibert.core.heads import split_outputs
 from minibert.engines.runtime import runtime_of
-from minibert.model import heads
+from minibert.model import heads as model_heads
 from minibert.model.batch import TaskBatch
 from minibert.model.head_kinds import KINDS, SIMILARITY
 from minibert.model.params import Head, Parameters
@@ -337,7 +336,7 @@ def batch_outputs(
         return list(vectors.reshape(batch.E, batch.choices, -1))
     order = "examples" if head.pool else KINDS[head.kind].reads
     scores = runtime.in_order(scores, batch, order)
-    return split_outputs(scores, head, batch)
+    return core_heads.split_outputs(scores, head, batch)
 
 
 def functions_of(head: Head) -> Any:
@@ -351,9 +350,12 @@ def functions_of(head: Head) -> Any:
     Returns
     -------
     module
-        `similarity_losses` if texts are compared by their vectors, else `model.heads`.
+        `similarity_losses` if texts are compared by their vectors, `model.heads` if the head has LSTMs or a
+        pool of windows, else `core.heads`.
     """
-    return similarity_losses if head.kind in SIMILARITY else heads
+    if head.kind in SIMILARITY:
+        return similarity_losses
+    return model_heads if head.lstm or head.pool else core_heads
 
 
 def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:

@@ -1,4 +1,4 @@
-"""The steps of a training run, whatever the engine: those of the core on a host, or the engine's own."""
+"""The steps of a training run, whatever the engine: the core's, on a host, or the engine's own."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -77,6 +77,37 @@ class Steps(Protocol):
         """Copy changed parameters and moments to the device."""
 
 
+class LoopSteps(HostSteps):
+    """The core's steps, with the rest of what the loop asks for: on a host there is nothing to wait for.
+
+    Nothing is compiled, and parameters and moments are never anywhere but in the arrays of the caller.
+    """
+
+    max_unread = 0
+
+    def needs_compiling(self, micro_batches: tuple[Batch, ...]) -> bool:
+        """Return False, whatever the micro-batches.
+
+        Parameters
+        ----------
+        micro_batches : tuple of Batch
+            As `prepare` makes them.
+
+        Returns
+        -------
+        bool
+            False.
+        """
+        return False
+
+    def fetch(self) -> FlatParameters:
+        """Return the parameters, which every step changes in place."""
+        return self.params
+
+    def renew(self) -> None:
+        """Do nothing: the next step reads what the caller has changed."""
+
+
 def start(ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Objective) -> Steps:
     """Start or resume training from parameters and moments.
 
@@ -96,5 +127,5 @@ def start(ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Obj
     Steps
         Those of the host, unless the engine has its own.
     """
-    steps_type = getattr(runtime_of(ops), "steps", HostSteps)
+    steps_type = getattr(runtime_of(ops), "steps", LoopSteps)
     return steps_type(ops, params, optimizer, objective)

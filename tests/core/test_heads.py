@@ -14,10 +14,9 @@ from minibert.core.gradcheck.complex_step import distance
 from minibert.core.optim import AdamW
 from minibert.gradcheck.drawn import random_parameters, random_task_batch
 from minibert.gradcheck.sheet import cases, check
-from minibert.model import heads
 from minibert.model.ops import Ops
 from minibert.model.params import Head, initialise
-from minibert.tasks.batches import batch_outputs
+from minibert.tasks.batches import batch_outputs, functions_of
 
 SIZE = SIZES["ugly"]
 HEADS = {
@@ -51,7 +50,7 @@ def ugly(head, seed=2):
 
 def run(config, params, *batches, ops=None, dropout=True, frozen=None, **options):
     """Results of some micro-batches and the gradient of their sum."""
-    ops, grads, results = ops or Ops(), params.zeros_like(), []
+    ops, grads, results, heads = ops or Ops(), params.zeros_like(), [], functions_of(params.head)
     for batch in batches:
         drop = ops.dropout(batch, 0.1, 0.2, seed=7, step=3) if dropout else None
         result, saved = heads.loss(ops, config, params.head, params.tree, batch, drop, **options)
@@ -255,7 +254,8 @@ def test_other_steps_drop_other_elements_in_front_of_the_head():
     losses = set()
     for step in range(3):
         drop = ops.dropout(batch, 0.1, 0, seed=7, step=step)
-        losses.add(float(heads.loss(ops, config, params.head, params.tree, batch, drop)[0].loss))
+        loss, _ = functions_of(params.head).loss(ops, config, params.head, params.tree, batch, drop)
+        losses.add(float(loss.loss))
     assert len(losses) == 3
 
 
@@ -441,8 +441,8 @@ def learn(ops, head):
     for step in range(60):
         grads = params.zeros_like()
         drop = ops.dropout(batch, 0.05, 0.05, seed=0, step=step)
-        result, saved = heads.loss(ops, config, head, params.tree, batch, drop)
-        heads.loss_backward(ops, config, head, saved, params.tree, grads.tree)
+        result, saved = functions_of(head).loss(ops, config, head, params.tree, batch, drop)
+        functions_of(head).loss_backward(ops, config, head, saved, params.tree, grads.tree)
         losses.append(float(result.loss))
         update_once(optimizer, ops, params.flat, grads.flat, 5e-3)
     assert np.mean(losses[-5:]) < 0.2 * losses[0], (losses[0], losses[-5:])

@@ -7,16 +7,15 @@ import pytest
 from engines import ENGINES
 
 from minibert import engines
-from minibert.core import bert
+from minibert.core import bert, heads
 from minibert.core.batch import Feature, Sequence
 from minibert.core.gradcheck.cases import SIZES, config_of, dropout_of, random_batch
 from minibert.core.gradcheck.complex_step import distance
 from minibert.gradcheck.drawn import random_parameters
-from minibert.model import heads
 from minibert.model.batch import TaskBatch
 from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
-from minibert.tasks.batches import batch_outputs
+from minibert.tasks.batches import batch_outputs, functions_of
 
 UGLY = SIZES["ugly"]
 KINDS = (("classify", 3), ("regress", 1), ("choice", 1), ("tag", 4))
@@ -66,9 +65,9 @@ def pretraining(ops, config, parameters, batch):
 
 
 def fine_tuning(ops, config, head, parameters, batch):
-    drop, grads = dropout_of(ops, batch), parameters.zeros_like()
-    loss, saved = heads.loss(ops, config, head, parameters.tree, batch, drop)
-    heads.loss_backward(ops, config, head, saved, parameters.tree, grads.tree)
+    drop, grads, functions = dropout_of(ops, batch), parameters.zeros_like(), functions_of(head)
+    loss, saved = functions.loss(ops, config, head, parameters.tree, batch, drop)
+    functions.loss_backward(ops, config, head, saved, parameters.tree, grads.tree)
     return loss, grads.flat
 
 
@@ -78,8 +77,11 @@ def all_rows(monkeypatch):
     def every(ops, config, batch):
         return None, batch.first_rows, batch.masked_rows
 
+    def all_and_read(ops, config, head, batch):
+        return None, heads.rows_read(config, head, batch)
+
     monkeypatch.setattr(bert, "_last_layer_rows", every)
-    monkeypatch.setattr(heads, "_encoder_rows", lambda config, head, rows: None)
+    monkeypatch.setattr(heads, "last_layer_rows", all_and_read)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -119,9 +119,9 @@ def test_engine_that_drifts_is_found(member, breach):
 )
 @pytest.mark.parametrize("wrap", [lambda f: f, staticmethod, classmethod])
 def test_a_function_that_is_no_operation_is_warned_of(name, meant, wrap):
-    engine = type("Mine", (Ops,), {name: wrap(lambda *given: None)})
     with pytest.warns(UserWarning) as told:
-        engine()
+        engine = type("Mine", (Ops,), {name: wrap(lambda *given: None)})
+        engine()  # which says it no second time
     [warning] = told
     what = f"Mine.{name} is not an operation, and no model calls it"
     assert str(warning.message) == f"{what}{meant}Let the name of a helper begin with _."
@@ -137,7 +137,7 @@ def test_operations_and_private_helpers_are_not_warned_of(recwarn):
 def test_a_misspelt_operation_of_a_mixin_is_warned_of():
     mixin = type("Helpers", (), {"gelu_backwards": lambda self: None})
     with pytest.warns(UserWarning, match="did you mean gelu_backward"):
-        type("Mine", (mixin, Ops), {})()
+        type("Mine", (mixin, Ops), {})
 
 
 def test_private_helpers_are_an_engine_s_own_matter():
@@ -261,7 +261,7 @@ def test_accumulators_are_added_to_where_they_are(ops, label):
     assert all(map(np.shares_memory, done.totals, done.zeros))
 
 
-# Rule 3 has a file of its own: tests/core/test_random.py.
+# Rule 3 has a file of its own: tests/core/test_dropout_bits.py.
 # Rule 4: losses are sums of rows with weights, which is what their backward takes.
 
 

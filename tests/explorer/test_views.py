@@ -1,5 +1,7 @@
 """The views of the explorer, in a browser: what they show, beside NumPy's; what is drawn anew, and when."""
 
+import re
+
 import numpy as np
 import pytest
 from small_tasks import WORDS, small_config
@@ -257,6 +259,23 @@ def test_guesses_are_those_of_numpy_after_every_layer(page, model):
         assert cells.locator(".piece").all_text_contents()[:5] == [model.tokenizer.vocab[one] for one in best]
         shown = [number(text) for text in cells.locator(".chance").all_text_contents()[:5]]
         assert np.allclose(shown, chances[best], atol=6e-4)
+
+
+def test_the_guess_is_told_below_the_text_or_how_to_ask_for_one(page, model):
+    said = page.locator("#said")
+    chances = lens(model, TEXT, 5)[-1]
+    best = np.argsort(-chances, kind="stable")[:3]
+    title, guesses = said.text_content().split(": ")
+    pieces, shares = zip(*re.findall(r"(\S+) ([\d.]+%)", guesses), strict=True)
+    assert title == "Guess at 5 [MASK]"
+    assert list(pieces) == [model.tokenizer.vocab[one] for one in best]
+    assert np.allclose([number(share) for share in shares], chances[best], atol=6e-4)
+    page.fill("#text-a", "the film was dull")
+    drawn(page)
+    assert said.text_content().startswith("Write [MASK] in the text, or click a piece")
+    page.locator("#piece-list button").nth(2).click()
+    drawn(page)
+    assert said.text_content().startswith("Guess at 2 [MASK]: ")
 
 
 @pytest.mark.parametrize("layer", [0, 1])
@@ -755,6 +774,8 @@ def test_classes_have_bars(open_page, tmp_path):
     assert np.allclose(column(page, "#answer-body tbody", 2), expected, atol=6e-4)
     assert page.locator("#guess-rows").is_hidden() and page.locator("#no-guesses").is_visible()
     assert page.locator("#effect-title").text_content() == "Answer"
+    best = ("bad", "fair", "good")[expected.argmax()]
+    assert page.locator("#said").text_content().startswith(f"Answer: {best} {expected.max():.1%}, ")
     page.locator("#switch-words button").nth(2).click()
     drawn(page)
     assert len(column(page, "#effect-rows", 3)) == 3

@@ -29,6 +29,7 @@ from minibert.base import files
 from minibert.base.errors import InputError, RunError
 from minibert.base.files import RUN_FILES
 from minibert.base.machine import cores
+from minibert.core import heads
 from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.optim import Lamb
 from minibert.data.glue import TextExample
@@ -38,7 +39,6 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.run import classify, evaluate, finetune, predict, predicted_text
 from minibert.gradcheck.drawn import random_parameters, random_task_batch
-from minibert.model import heads
 from minibert.model.ops import Ops
 from minibert.model.params import Head
 from minibert.pretraining.options import PretrainOptions

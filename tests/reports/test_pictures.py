@@ -69,3 +69,11 @@ def test_minutes_have_ticks_between_whole_ones_and_millions_are_short():
     assert [name for name, _ in minutes["places"]] == ["0", "0.1", "0.2", "0.3", "0.4", "0.5"]
     tokens = picture("loss", [Curve("loss", SLOPE * (25_000, 1))], FORMAT, axis="tokens")
     assert [name for name, _ in tokens["places"]] == ["0", "500,000", "1M", "1.5M", "2M", "2.5M"]
+
+
+def test_a_curve_of_one_point_is_a_dot():
+    found = picture("loss", [Curve("loss", SLOPE[:1])], FORMAT)
+    [(kind, x, y, words)] = found["dots"]
+    assert [kind, words] == ["loss", "step 1: 6.00"]
+    assert [x, y] == [pictures.WIDTH - pictures.RIGHT, curves(found, "loss")[0][0, 1]]
+    assert picture("loss", [Curve("loss", SLOPE[:2])], FORMAT)["dots"] == []

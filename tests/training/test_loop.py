@@ -19,7 +19,6 @@ from loop_cases import CONFIG, batch, state
 from objectives import BertObjective, OfFunction
 
 from minibert.base.errors import DivergedError, RunError
-from minibert.core.step import HostSteps
 from minibert.engines.runtime import Runtime
 from minibert.hub.checkpoint import checkpoints, load_checkpoint
 from minibert.model.ops import Ops
@@ -31,7 +30,7 @@ from minibert.training.loop import (
     train,
 )
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics
-from minibert.training.step import start
+from minibert.training.step import LoopSteps, start
 
 MEASURED = {"seconds", *SPEEDS}
 
@@ -137,7 +136,7 @@ class Told(UserDict):
 def on_a_device(events):
     """An engine that is given a step before the metrics of the one before are read, and notes both."""
 
-    class OnADevice(HostSteps):
+    class OnADevice(LoopSteps):
         max_unread = 1
 
         def step(self, micro_batches, number, rate):

@@ -42,7 +42,7 @@ SIZES = {
 class Case(NamedTuple):
     """One operation, its arguments, and how to call it and its backward."""
 
-    operation: str  # a method of `Ops`, or a function of `bert`, `heads` or `bilstm`
+    operation: str  # a method of `Ops`, or the name of a loss
     variant: str  # what is particular about this case
     inputs: Arrays  # float64; their gradients are returned
     params: Arrays  # float64, by name; their gradients are accumulated

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from minibert.core.arrays import Array, Saved
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 from minibert.core.ops.primitives import Primitives
 
 AttentionSaved = namedtuple("AttentionSaved", "q k v cu_seqlens groups")
@@ -55,7 +55,7 @@ class Attention(Primitives):
         v: Array,
         cu_seqlens: np.ndarray,
         causal: bool = False,
-        drop: random.Dropout | None = None,
+        drop: dropout_bits.Dropout | None = None,
         site: int = 0,
     ) -> tuple[Array, Saved]:
         """Return softmax(q k^T / sqrt(D)) v in each sequence and each head; dropout on the probabilities.
@@ -159,18 +159,18 @@ class Attention(Primitives):
         self,
         p: Array,
         rows: np.ndarray,
-        drop: random.Dropout | None,
+        drop: dropout_bits.Dropout | None,
         site: int,
     ) -> Array:
         if drop is None or not drop.attention_rate:
             return None
         n, A, length, _ = p.shape
         xp = self.xp
-        keys = random.fold(xp, drop.rows, *random.words(xp, site))[rows]  # one for each query row
+        keys = dropout_bits.fold(xp, drop.rows, *dropout_bits.words(xp, site))[rows]  # one for each query row
         heads = xp.arange(A, dtype=xp.uint32)
-        keys = random.fold(xp, keys[:, None], heads[:, None])
-        kept = random.keep(xp, keys, length, drop.attention_rate)
-        return self.cast(kept, p.dtype) * random.kept_scale(drop.attention_rate)
+        keys = dropout_bits.fold(xp, keys[:, None], heads[:, None])
+        kept = dropout_bits.keep(xp, keys, length, drop.attention_rate)
+        return self.cast(kept, p.dtype) * dropout_bits.kept_scale(drop.attention_rate)
 
 
 # x (T,A,D)  rows (n,length) -> (n,A,length,D)

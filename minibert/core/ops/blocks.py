@@ -10,8 +10,8 @@ from typing import Any
 
 from minibert.core.arrays import Array, Grads, Params, Saved
 from minibert.core.ops.attention import Attention
+from minibert.core.ops.dropout_bits import Dropout
 from minibert.core.ops.losses import Losses
-from minibert.core.ops.random import Dropout
 
 EMBEDDING_SITE = 0
 
@@ -86,7 +86,7 @@ class Blocks(Attention, Losses):
         ----------
         dy : (T,H) gradient of y.
         saved : what `embedding_block` kept.
-        params : as for the forward; not used here.
+        params : as for the forward, for engines that do not keep the weights in `saved`.
         grads : accumulators by the same names, consumed.
 
         Returns
@@ -162,7 +162,7 @@ class Blocks(Attention, Losses):
         ----------
         dy : (T,H), or (R,H) where only some rows were computed.
         saved : what `attention_block` kept.
-        params : as for the forward; not used here.
+        params : as for the forward, for engines that do not keep the weights in `saved`.
         grads : accumulators by the same names, consumed.
 
         Returns
@@ -229,7 +229,7 @@ class Blocks(Attention, Losses):
         ----------
         dy : (T,H) gradient of y.
         saved : what `feed_forward_block` kept.
-        params : as for the forward; not used here.
+        params : as for the forward, for engines that do not keep the weights in `saved`.
         grads : accumulators by the same names, consumed.
         config : the configuration, for its `gelu_form`.
 
@@ -279,7 +279,7 @@ class Blocks(Attention, Losses):
         ----------
         dy : (S,H) gradient of y.
         saved : what `pooler` kept.
-        params : as for the forward; not used here.
+        params : as for the forward, for engines that do not keep the weights in `saved`.
         grads : accumulators by the same names, consumed.
 
         Returns
@@ -369,7 +369,7 @@ class Blocks(Attention, Losses):
         ----------
         dnll : (M,) gradient of each masked row's loss.
         saved : what `masked_lm_head` kept.
-        params : as for the forward; not used here.
+        params : as for the forward, for engines that do not keep the weights in `saved`.
         grads : accumulators by the same names, consumed.
         dtable : (V,H) accumulator of the word embedding, consumed.
         config : the configuration, for its `gelu_form`.

@@ -1,9 +1,12 @@
 """The operations that BERT is made of, forward and backward, written by hand.
 
 Every forward returns its result and `saved`, the arrays that its backward needs; every backward takes the
-gradient of the loss with respect to the result, dy, and returns fresh gradients of the inputs. Nothing here
-branches on the value of an array, and everything is holomorphic: `x * x`, never `abs`; comparisons look at
-`.real` only. Complex arrays therefore carry exact derivatives through all of it (see `gradcheck`).
+gradient of the loss with respect to the result, dy, and returns new arrays with the gradients of the inputs.
+Only `embedding_backward` adds to an array that it is given: most rows of a table have no gradient.
+
+Nothing here branches on the value of an array, and everything is holomorphic: `x * x`, never `abs`;
+comparisons look at `.real` only. Complex arrays therefore carry exact derivatives through all of it (see
+`gradcheck`).
 
 Read next: `attention`, `losses`, and then `blocks`, which is made of these.
 """
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from minibert.core.arrays import Array, Grads, Saved
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 from minibert.core.ops.erf import erfc
 
 # What each forward keeps. An engine that keeps something else defines its own types, so that a backward can
@@ -357,7 +360,7 @@ class Primitives:
         attention_rate: float,
         seed: Any,
         step: Any,
-    ) -> random.Dropout | None:
+    ) -> dropout_bits.Dropout | None:
         """Return the source of a batch's dropout at one training step, or None when both rates are zero.
 
         Parameters
@@ -368,16 +371,16 @@ class Primitives:
         """
         if not rate and not attention_rate:
             return None
-        return random.Dropout(rate, attention_rate, self._row_keys(batch, seed, step))
+        return dropout_bits.Dropout(rate, attention_rate, self._row_keys(batch, seed, step))
 
     # -> (T,2)
     def _row_keys(self, batch: Any, seed: Any, step: Any) -> Array:
-        return random.row_keys(self.xp, seed, step, batch.token_sequences, batch.positions)
+        return dropout_bits.row_keys(self.xp, seed, step, batch.token_sequences, batch.positions)
 
     # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
     def dropout_mask(
         self,
-        drop: random.Dropout,
+        drop: dropout_bits.Dropout,
         site: int,
         columns: int,
         dtype: Any,
@@ -395,6 +398,6 @@ class Primitives:
         -------
         mask : (T,columns), 0 where dropped and 1 / (1 - rate) elsewhere.
         """
-        keys = random.fold(self.xp, drop.rows, *random.words(self.xp, site))
-        kept = random.keep(self.xp, keys, columns, drop.rate)
-        return self.cast(kept, dtype) * random.kept_scale(drop.rate)
+        keys = dropout_bits.fold(self.xp, drop.rows, *dropout_bits.words(self.xp, site))
+        kept = dropout_bits.keep(self.xp, keys, columns, drop.rate)
+        return self.cast(kept, dtype) * dropout_bits.kept_scale(drop.rate)

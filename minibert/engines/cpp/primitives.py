@@ -18,7 +18,7 @@ import numpy as np
 import minibert.engines.cpp._kernels as _kernels
 from minibert.base.errors import InputError
 from minibert.core.arrays import Array, Saved
-from minibert.core.ops import AdamRule, random
+from minibert.core.ops import AdamRule, dropout_bits
 from minibert.core.ops.primitives import EmbeddingSaved, LinearSaved, TanhSaved
 from minibert.model.ops import Ops
 
@@ -430,7 +430,7 @@ class CppPrimitives(Ops):
         v: Array,
         cu_seqlens: np.ndarray,
         causal: bool = False,
-        drop: random.Dropout | None = None,
+        drop: dropout_bits.Dropout | None = None,
         site: int = 0,
     ) -> tuple[Array, Saved]:
         """Return softmax(q k^T / sqrt(D)) v in each sequence and head, as `Attention.attention` does.
@@ -547,7 +547,7 @@ class CppPrimitives(Ops):
             return super().softmax_cross_entropy_backward(dnll, saved)
         return saved.gradient * laid_out(dnll)[:, None]
 
-    def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
+    def _dropout(self, x: Array, drop: dropout_bits.Dropout | None, site: int) -> tuple[Array, Saved]:
         """Apply dropout; only the keys are saved, from which backward draws the same bits again."""
         if drop is None or not drop.rate or not contiguous(x):
             return super()._dropout(x, drop, site)
@@ -729,7 +729,7 @@ def _heads(x: Array) -> bool:
     return is_head_contiguous and are_heads_adjacent and token_stride >= size * A * D
 
 
-def draws(drop: random.Dropout | None, rate: float, site: int) -> Draws | tuple[()]:
+def draws(drop: dropout_bits.Dropout | None, rate: float, site: int) -> Draws | tuple[()]:
     """Return what a kernel draws the bits of dropout from, the same each time.
 
     Parameters
@@ -748,6 +748,6 @@ def draws(drop: random.Dropout | None, rate: float, site: int) -> Draws | tuple[
     """
     if drop is None or not rate:
         return ()
-    [word] = random.words(np, site)
-    place = np.array([word[0], random.threshold(rate)], np.uint32)
+    [word] = dropout_bits.words(np, site)
+    place = np.array([word[0], dropout_bits.threshold(rate)], np.uint32)
     return Draws(drop.rows, place)

@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from minibert.core.arrays import Array, Saved
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 from minibert.engines.jax import flash
 from minibert.engines.jax.flash import HIDDEN, Plan
 
@@ -133,9 +133,9 @@ def _dropped(p: Array, plan: Plan, keys: Array) -> Array:
     if keys is None:
         return p
     heads = jnp.arange(p.shape[1], dtype=jnp.uint32)[:, None]
-    head_keys = random.fold(jnp, keys[:, None], heads)
-    kept = random.keep(jnp, head_keys, p.shape[-1], plan.rate)
-    return jnp.where(kept, p * random.kept_scale(plan.rate), 0)
+    head_keys = dropout_bits.fold(jnp, keys[:, None], heads)
+    kept = dropout_bits.keep(jnp, head_keys, p.shape[-1], plan.rate)
+    return jnp.where(kept, p * dropout_bits.kept_scale(plan.rate), 0)
 
 
 KERNELS = {"plain": (_plain, _plain_backward), "pallas": (flash.forward, flash.backward)}

@@ -20,7 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from minibert.core.arrays import Array
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 
 try:
     from jax.experimental.pallas import triton
@@ -212,7 +212,7 @@ def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site
     highest, total, mixed = lax.fori_loop(jnp.int32(0), visited, block, unseen)
     within = first + _range(site.queries) < length
     total = jnp.where(within, total, 1)
-    share = jnp.where(within, random.kept_scale(site.rate) / total, 0)
+    share = jnp.where(within, dropout_bits.kept_scale(site.rate) / total, 0)
     y[...] = (mixed * share[:, None]).astype(y.dtype)
     logarithms[...] = jnp.where(within, highest + jnp.log2(total), -HIDDEN)
 
@@ -244,7 +244,7 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
     real = _real(q)
     # For a query, sum_j dp_j p_j = sum_j m_j p_j (v_j dy) = y dy. The kernel applies the factor in m last.
     levels = (dy.astype(real) * y.astype(real)).sum(-1)
-    levels = levels.swapaxes(1, 2) / random.kept_scale(plan.rate)
+    levels = levels.swapaxes(1, 2) / dropout_bits.kept_scale(plan.rate)
     blocks = plan.backward_blocks
     if blocks is None:
         _, blocks = cuts(q.dtype, D)
@@ -299,7 +299,7 @@ def _backward_kernel(
     *keys, dq, dk, dv = rest
     real = logarithms.dtype
     unit = site.scale * LOG2_E
-    kept_scale = random.kept_scale(site.rate)
+    kept_scale = dropout_bits.kept_scale(site.rate)
     number = pl.program_id(0)
     length = length[...]
     k = [k[:, half, :] for half in HALVES]
@@ -360,18 +360,18 @@ def _seen(site: _Site, i: Any, j: Any, length: Array) -> Array:
     return j < length
 
 
-# The hash of `random.keep`, one for two neighbours. Its upper half is compared without a shift.
+# The hash of `dropout_bits.keep`, one for two neighbours. Its upper half is compared without a shift.
 def _kept(site: _Site, keys: list[Any], pairs: Any) -> list[Any]:
     """Decide which probabilities survive dropout, those of even and those of odd positions."""
     if not keys:
         return [None, None]
-    x = keys[0] + pairs.astype(jnp.uint32) * jnp.uint32(random.GOLDEN)
-    x = (x ^ (x >> 16)) * jnp.uint32(random.FIRST) ^ keys[1]
-    x = (x ^ (x >> 15)) * jnp.uint32(random.SECOND)
+    x = keys[0] + pairs.astype(jnp.uint32) * jnp.uint32(dropout_bits.GOLDEN)
+    x = (x ^ (x >> 16)) * jnp.uint32(dropout_bits.FIRST) ^ keys[1]
+    x = (x ^ (x >> 15)) * jnp.uint32(dropout_bits.SECOND)
     x = x ^ (x >> 16)
-    least = random.threshold(site.rate)
-    even = (x & jnp.uint32(random.DRAWS - 1)) >= least
-    odd = x >= jnp.uint32(least * random.DRAWS)
+    least = dropout_bits.threshold(site.rate)
+    even = (x & jnp.uint32(dropout_bits.DRAWS - 1)) >= least
+    odd = x >= jnp.uint32(least * dropout_bits.DRAWS)
     return [even, odd]
 
 
@@ -418,7 +418,7 @@ def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[An
         return site, options, padded, []
     keys = keys[:, None]
     heads = jnp.arange(A, dtype=jnp.uint32)[:, None]
-    keys = random.fold(jnp, keys, heads)
+    keys = dropout_bits.fold(jnp, keys, heads)
     keys = jnp.pad(keys, (nothing, nothing, padding, nothing))
     return site, options, padded, [keys[..., word] for word in (0, 1)]
 

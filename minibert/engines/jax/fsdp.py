@@ -5,7 +5,7 @@ padded to a multiple of the number of devices D and split into D pieces; row d o
 pieces of device d.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -224,7 +224,7 @@ def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     inside = []
     for entry in entries:
         _, _, name = entry.name.split(".", 2)
-        inside.append(Entry(name, entry.shape, entry.initial, entry.decays))
+        inside.append(replace(entry, name=name))
     return tuple(inside)
 
 

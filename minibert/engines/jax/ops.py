@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert.core.arrays import Array, Grads, Params, Saved
-from minibert.core.ops import AdamRule, random
+from minibert.core.ops import AdamRule, dropout_bits
 from minibert.core.ops.primitives import LayerNormSaved, LinearSaved
 from minibert.engines.jax import attention as jax_attention
 from minibert.engines.jax.flash import HIDDEN, Plan
@@ -333,7 +333,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
     # Dropout is computed wide because bfloat16 would round the factor 1 / (1 - rate) to 8 bits.
 
-    def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
+    def _dropout(self, x: Array, drop: dropout_bits.Dropout | None, site: int) -> tuple[Array, Saved]:
         """Apply dropout in at least float32; the result has the type of x."""
         y, saved = super()._dropout(self.upcast(x), drop, site)
         return y.astype(x.dtype), saved
@@ -348,7 +348,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         batch: Any,
         params: Params,
         config: Any,
-        drop: random.Dropout | None,
+        drop: dropout_bits.Dropout | None,
     ) -> tuple[Array, Saved]:
         """Return dropout(LayerNorm(word + position + segment)); from here on activations may be bfloat16.
 
@@ -392,17 +392,17 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
     # -> (R,n,2) uint32
     def _row_keys(self, batch: Any, seed: Any, step: Any) -> Array:
-        """Return the key of every token: the bits of `random.row_keys`, so the two change together."""
+        """Return the key of every token: the bits of `dropout_bits.row_keys`, so the two change together."""
         shape = batch.positions.shape
 
         def fold(key: Array, word: Array) -> tuple[Array, None]:
-            return random.fold(jnp, key, word), None
+            return dropout_bits.fold(jnp, key, word), None
 
-        words = random.words(jnp, seed, step)
+        words = dropout_bits.words(jnp, seed, step)
         words.append(batch.token_sequences)
         words.append(batch.positions.astype(jnp.uint32))
         words_of_tokens = jnp.stack([jnp.broadcast_to(word, shape) for word in words])
-        streams = jnp.asarray(random.STREAMS, jnp.uint32)
+        streams = jnp.asarray(dropout_bits.STREAMS, jnp.uint32)
         key = jnp.broadcast_to(streams, (*shape, 2))
         # The scan is a barrier. Without it, XLA inlines the keys into the masks: it computes a row's key
         # again for every element of a mask, and needs minutes to compile that.
@@ -609,7 +609,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         v: Array,
         cu_seqlens: Any,
         causal: bool = False,
-        drop: random.Dropout | None = None,
+        drop: dropout_bits.Dropout | None = None,
         site: int = 0,
     ) -> tuple[Array, Saved]:
         """Return softmax(q k^T / sqrt(D)) v, as `Attention.attention` does.
@@ -637,7 +637,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         rate, keys = 0.0, None
         if drop is not None and drop.attention_rate:
             rate = drop.attention_rate
-            keys = random.fold(jnp, drop.rows, *random.words(jnp, site))
+            keys = dropout_bits.fold(jnp, drop.rows, *dropout_bits.words(jnp, site))
             keys = self._in_rows(keys, cu_seqlens)
         kernel = jax_attention.choose(self.runtime.device.platform, q.dtype)
         plan = Plan(causal, rate, kernel)

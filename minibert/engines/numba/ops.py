@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.core.arrays import Array, Saved
-from minibert.core.ops import AdamRule, random
+from minibert.core.ops import AdamRule, dropout_bits
 from minibert.core.ops.primitives import EmbeddingSaved, LinearSaved
 from minibert.core.ops.updates import spans
 from minibert.engines.numba import products, rows as loops
@@ -303,7 +303,7 @@ class NumbaOps(Ops):
         v: Array,
         cu_seqlens: np.ndarray,
         causal: bool = False,
-        drop: random.Dropout | None = None,
+        drop: dropout_bits.Dropout | None = None,
         site: int = 0,
     ) -> tuple[Array, Saved]:
         """Return softmax(q k^T / sqrt(D)) v in each sequence and head, as `Attention.attention` does.
@@ -482,7 +482,7 @@ class NumbaOps(Ops):
         self._threads.run(loops.scatter_add, columns, total, indices, rows)
         return total
 
-    def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
+    def _dropout(self, x: Array, drop: dropout_bits.Dropout | None, site: int) -> tuple[Array, Saved]:
         """Apply dropout. Multipliers are drawn as they are needed, and again for backward from row keys."""
         if drop is None or not drop.rate:
             return x, None
@@ -629,14 +629,14 @@ def _alike(rows: HeadRows, others: HeadRows | None) -> bool:
 # -> keys (T,2)  threshold scale, scalars
 def _dropout_source(rows: Array, rate: float, site: int, real: Any) -> tuple[Array, Any, Any]:
     """Return what the loops draw dropout from: keys, the draw below which to drop, the factor of the rest."""
-    keys = random.fold(np, rows, *random.words(np, site))
-    threshold = np.uint32(random.threshold(rate))
-    return keys, threshold, real(random.kept_scale(rate))
+    keys = dropout_bits.fold(np, rows, *dropout_bits.words(np, site))
+    threshold = np.uint32(dropout_bits.threshold(rate))
+    return keys, threshold, real(dropout_bits.kept_scale(rate))
 
 
 # -> keys (T,A,2), or (0,0,2) for no dropout  threshold scale, scalars
 def _head_keys(
-    drop: random.Dropout | None,
+    drop: dropout_bits.Dropout | None,
     A: int,
     site: int,
     real: Any,
@@ -647,7 +647,7 @@ def _head_keys(
         return nothing, np.uint32(0), real(1)
     keys, threshold, scale = _dropout_source(drop.rows, drop.attention_rate, site, real)
     heads = np.arange(A, dtype=np.uint32)
-    return random.fold(np, keys[:, None], heads), threshold, scale
+    return dropout_bits.fold(np, keys[:, None], heads), threshold, scale
 
 
 def _within(ids: Array, count: int) -> bool:

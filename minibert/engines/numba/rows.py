@@ -15,8 +15,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from minibert.core.ops.dropout_bits import DRAWS, FIRST, GOLDEN, SECOND
 from minibert.core.ops.erf import TERMS, TERMS_SINGLE, series_coefficients
-from minibert.core.ops.random import DRAWS, FIRST, GOLDEN, SECOND
 from minibert.engines.numba.jit import Ids, Keys, Real, Row, Rows, Sums, Word, inline, kernel, njit, sums
 
 ZERO = np.float32(0)
@@ -615,7 +615,7 @@ def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None
             target[j] += row[j]
 
 
-# Dropout draws the same bits as minibert/core/ops/random.py.
+# Dropout draws the same bits as minibert/core/ops/dropout_bits.py.
 SPREAD = np.uint32(GOLDEN)
 ROUND_1 = np.uint32(FIRST)
 ROUND_2 = np.uint32(SECOND)

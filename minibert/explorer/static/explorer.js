@@ -22,6 +22,27 @@ function showText(explorer) {
   );
 }
 
+const SAID = 3; // guesses or answers
+const TO_ASK = "Write [MASK] in the text, or click a piece below: the model guesses what stands there.";
+
+// What the model says, right below the text: it is what one looks for first
+function showSaid(explorer) {
+  explorer.view(
+    (s) => [s.bert, s.run, s.watched, s.pieces],
+    (s) => setText(byId("said"), saidOf(explorer, s)),
+  );
+}
+
+// -> "Guess at 5 [MASK]: her 81.2%, his 3.0%, the 2.1%", or how to ask for one; "" without a head
+function saidOf(explorer, s) {
+  const { title, values, name, chance, logits } = outcome(explorer, s, s.run);
+  if (logits === null) return "";
+  if (!s.task && s.ids[s.watched] !== explorer.maskId) return TO_ASK;
+  const write = chance ? percent : (x) => decimal(x, 3);
+  const best = largest(values, SAID).map((place) => `${name(place)} ${write(values[place])}`);
+  return `${title}: ${best.join(", ")}`;
+}
+
 // The slider over training, where there are several checkpoints
 function showTraining(explorer) {
   const { checkpoints } = explorer.data;
@@ -79,7 +100,7 @@ function start() {
   const missing = lacking();
   if (missing) throw new Error(`it lacks ${missing}`);
   const explorer = new Explorer(JSON.parse(byId("data").textContent));
-  for (const show of [showText, showPieces, showWords, showGuesses, showAttention, showSwitches]) show(explorer);
+  for (const show of [showText, showSaid, showPieces, showWords, showGuesses, showAttention, showSwitches]) show(explorer);
   for (const show of [showGradient, showHidden, showAnswer]) show(explorer);
   showTraining(explorer);
   const dark = matchMedia("(prefers-color-scheme: dark)");

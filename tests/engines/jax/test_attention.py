@@ -10,7 +10,7 @@ import pytest
 from marks import seldom
 
 from minibert.core.gradcheck.complex_step import distance, worst
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 from minibert.gradcheck.sheet import ENGINE_FACTOR
 from minibert.model.ops import Ops
 
@@ -68,7 +68,7 @@ def tokens(dtype):
     q, k, v, dy = rng.normal(size=(4, cu_seqlens[-1], A, D)).astype(dtype).astype(np.float64)
     sequence = np.repeat(np.arange(R), LENGTHS)
     position = np.concatenate([np.arange(length) for length in LENGTHS])
-    return (q, k, v, dy), cu_seqlens, random.row_keys(np, 3, 4, sequence, position)
+    return (q, k, v, dy), cu_seqlens, dropout_bits.row_keys(np, 3, 4, sequence, position)
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def reference(dtype, causal, rate, precision="float64"):
     """y dq dk dv of the tokens, by the reference in `precision`."""
     arrays, cu_seqlens, keys = tokens(dtype)
     q, k, v, dy = (one.astype(precision) for one in arrays)
-    y, saved = Ops().attention(q, k, v, cu_seqlens, causal, random.Dropout(0.0, rate, keys), SITE)
+    y, saved = Ops().attention(q, k, v, cu_seqlens, causal, dropout_bits.Dropout(0.0, rate, keys), SITE)
     return y, *Ops().attention_backward(dy, saved)
 
 
@@ -102,7 +102,7 @@ def run(plan, dtype="float64", lengths=LENGTHS, between=lambda saved: saved, arr
     """y dq dk dv (R,n,A,D) of the tokens laid out in rows."""
     arrays = tokens(dtype)[0] if arrays is None else arrays
     q, k, v, dy = (jnp.asarray(rows(one, 100), dtype) for one in arrays)
-    keys = random.fold(np, tokens(dtype)[2], *random.words(np, SITE))
+    keys = dropout_bits.fold(np, tokens(dtype)[2], *dropout_bits.words(np, SITE))
     keys = jnp.asarray(rows(keys.astype(np.int64), 2**31), jnp.uint32)
     forward, backward = compiled(plan)
     y, saved = forward(q, k, v, jnp.asarray(lengths, jnp.int32), keys if plan.rate else None)
@@ -155,9 +155,9 @@ def test_masks_are_the_reference_s_bit_for_bit_forward_and_backward(kernel):
     unit = np.repeat(np.eye(n)[positions][:, None], A, 1)
     nothing = np.zeros_like(unit)
     y, _, _, dv = run(KERNELS[kernel]._replace(rate=RATE), arrays=(nothing, nothing, unit, unit))
-    heads = random.fold(np, keys, *random.words(np, SITE))
-    heads = random.fold(np, heads[:, None], np.arange(A, dtype=np.uint32))
-    kept = random.keep(np, heads, n, RATE)  # (T,A,n)
+    heads = dropout_bits.fold(np, keys, *dropout_bits.words(np, SITE))
+    heads = dropout_bits.fold(np, heads[:, None], np.arange(A, dtype=np.uint32))
+    kept = dropout_bits.keep(np, heads, n, RATE)  # (T,A,n)
     borders = itertools.pairwise(cu_seqlens)
     for row, (begin, end) in zip(np.flatnonzero(LENGTHS), borders, strict=True):
         length = end - begin

@@ -14,7 +14,7 @@ from planted import plant
 
 from minibert.core.gradcheck.cases import SIZES, Size, config_of, in_general_position, random_batch
 from minibert.core.gradcheck.complex_step import distance, engine_gradients, upstream
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 from minibert.core.params import nest
 from minibert.gradcheck.drawn import random_parameters, random_task_batch
 from minibert.gradcheck.sheet import cases, check
@@ -104,12 +104,16 @@ def test_a_field_too_many_in_what_the_reference_keeps_misleads_no_backward(label
 def test_the_factor_of_dropout_is_not_rounded_to_8_bits():
     jax.config.update("jax_enable_x64", False)
     ops, ones = JaxOps("bfloat16"), jnp.ones((64, 48), jnp.bfloat16)
-    drop = random.Dropout(0.1, 0.0, jnp.asarray(random.row_keys(np, 0, 0, np.arange(64), np.arange(64))))
+    drop = dropout_bits.Dropout(
+        0.1, 0.0, jnp.asarray(dropout_bits.row_keys(np, 0, 0, np.arange(64), np.arange(64)))
+    )
     y, saved = ops._dropout(ones, drop, 2)
     factor = float(saved.mask.max())
-    assert factor == pytest.approx(random.kept_scale(0.1), rel=1e-6) and y.dtype == jnp.bfloat16
+    assert factor == pytest.approx(dropout_bits.kept_scale(0.1), rel=1e-6) and y.dtype == jnp.bfloat16
     assert ops._dropout_backward(ones, saved).dtype == jnp.bfloat16
-    kept = random.keep(np, random.fold(np, np.asarray(drop.rows), *random.words(np, 2)), 48, 0.1)
+    kept = dropout_bits.keep(
+        np, dropout_bits.fold(np, np.asarray(drop.rows), *dropout_bits.words(np, 2)), 48, 0.1
+    )
     np.testing.assert_array_equal(np.asarray(y, np.float32) > 0, kept)
 
 

@@ -13,7 +13,7 @@ from minibert import engines
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
 from minibert.core.gradcheck.cases import SIZES, config_of
-from minibert.core.ops import random
+from minibert.core.ops import dropout_bits
 from minibert.gradcheck.drawn import random_parameters, random_task_batch
 from minibert.model import heads
 from minibert.model.ops import Ops
@@ -85,9 +85,9 @@ def test_dropped_probabilities_are_the_recorded_ones(engine, record):
 
 def test_keys_and_mixing_are_the_recorded_ones():
     words, mixed = np.array(GOLDEN["mix"], np.uint32).T
-    assert np.array_equal(random.mix(np, words), mixed)
+    assert np.array_equal(dropout_bits.mix(np, words), mixed)
     for seed, step, number, position, key in GOLDEN["row_key"]:
-        assert random.row_keys(np, seed, step, [number], [position]).tolist() == [key]
+        assert dropout_bits.row_keys(np, seed, step, [number], [position]).tolist() == [key]
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
@@ -173,7 +173,7 @@ def test_no_two_places_of_a_model_share_their_draws(head, behind):
 
 
 def test_weak_mixing_is_noticed(monkeypatch):
-    monkeypatch.setattr(random, "mix", lambda xp, x: x)
+    monkeypatch.setattr(dropout_bits, "mix", lambda xp, x: x)
     found = [abs(correlation(kept(SQUARE), kept(SQUARE, step=1 << bit))) for bit in range(32)]
     assert max(found) > SIGMAS
 
@@ -199,7 +199,7 @@ def test_each_bit_into_mix_flips_half_of_those_out():
     n = 1 << 15
     words = np.random.default_rng(0).integers(1 << 32, size=n, dtype=np.uint32)
     flipped = words[:, None] ^ (np.uint32(1) << np.arange(32, dtype=np.uint32))
-    changes = random.mix(np, words[:, None]) ^ random.mix(np, flipped)
+    changes = dropout_bits.mix(np, words[:, None]) ^ dropout_bits.mix(np, flipped)
     share = np.array([((changes >> np.uint32(bit)) & 1).mean(0) for bit in range(32)])
     # 1,024 shares, of which the furthest may be a little over 4 sigma from a half.
     assert np.abs(share - 0.5).max() < 5 * 0.5 / np.sqrt(n)
@@ -207,7 +207,7 @@ def test_each_bit_into_mix_flips_half_of_those_out():
 
 def test_mix_loses_nothing():
     words = np.arange(1 << 18, dtype=np.uint32) * np.uint32(4001)
-    assert len(np.unique(random.mix(np, words))) == len(words)
+    assert len(np.unique(dropout_bits.mix(np, words))) == len(words)
 
 
 @pytest.mark.parametrize("word", ["seed", "step", "site"])
@@ -238,18 +238,18 @@ def test_rows_never_share_a_stretch_of_bits():
 
 def test_keys_whose_counters_overlap_still_share_no_stretch():
     # First halves that are one counter apart read the same counters; the second half tells them apart.
-    first = (np.arange(64, dtype=np.uint32) * np.uint32(random.GOLDEN)).reshape(-1, 1)
-    second = random.mix(np, np.arange(64, dtype=np.uint32)).reshape(-1, 1)
-    assert shared_stretches(random.keep(np, np.hstack([first, second]), 256, 0.5)) == 0
-    assert shared_stretches(random.keep(np, np.hstack([first, 0 * second]), 256, 0.5)) > 1000
+    first = (np.arange(64, dtype=np.uint32) * np.uint32(dropout_bits.GOLDEN)).reshape(-1, 1)
+    second = dropout_bits.mix(np, np.arange(64, dtype=np.uint32)).reshape(-1, 1)
+    assert shared_stretches(dropout_bits.keep(np, np.hstack([first, second]), 256, 0.5)) == 0
+    assert shared_stretches(dropout_bits.keep(np, np.hstack([first, 0 * second]), 256, 0.5)) > 1000
 
 
 @given(st.floats(0, 1, exclude_max=True))
 def test_expectation_is_exact_at_the_rounded_rate(rate):
-    survivors = random.DRAWS - random.threshold(rate)
-    assert 0 < survivors <= random.DRAWS
-    assert random.kept_scale(rate) * survivors == pytest.approx(random.DRAWS, rel=1e-15)
-    assert abs(random.threshold(rate) / random.DRAWS - rate) <= 1 / random.DRAWS
+    survivors = dropout_bits.DRAWS - dropout_bits.threshold(rate)
+    assert 0 < survivors <= dropout_bits.DRAWS
+    assert dropout_bits.kept_scale(rate) * survivors == pytest.approx(dropout_bits.DRAWS, rel=1e-15)
+    assert abs(dropout_bits.threshold(rate) / dropout_bits.DRAWS - rate) <= 1 / dropout_bits.DRAWS
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
