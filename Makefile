@@ -44,7 +44,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations mutants sentences sanitize emulate notebooks docs book site clean
+.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz fuzz-readers equations mutants soak sentences sanitize emulate notebooks docs book site clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -106,6 +106,9 @@ ladder: ## matrix product, attention and LayerNorm from loops to the product's k
 fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,000,000 random texts
 	$(BIN)/python tests/support/fuzz_tokenizer.py $(ARGS)
 
+fuzz-readers: $(VENV)/.with-fuzz $(VENV)/.with-test ## every reader of files on mutated bytes, guided by what they run (Atheris); ARGS='safetensors --seconds 600'
+	$(BIN)/python tests/support/fuzz_readers.py $(ARGS)
+
 equations: $(VENV)/.with-test ## a fault in every equation and setting of the paper, whose test has to turn red; ARGS='3 A.2-k'
 	$(BIN)/python tests/support/equations.py $(ARGS)
 
@@ -113,6 +116,9 @@ equations: $(VENV)/.with-test ## a fault in every equation and setting of the pa
 mutants: $(VENV)/.with-test ## one-line faults in the package, the C core and the kernels, and how many tests notice; ARGS='--count 400 --rooms api,tasks'
 	$(BIN)/python tests/support/mutants.py $(or $(ARGS),--count 300)
 	$(if $(ARGS),,$(BIN)/python tests/support/mutants.py --count 100 --native)
+
+soak: $(VENV)/.with-test ## kills and faults for every kind of run on every engine; ARGS='--jobs sweep --count 9' or ARGS='--long 240'
+	$(BIN)/python tests/reliability/soak.py $(ARGS)
 
 sentences: $(VENV)/.with-test ## what each misuse is told, written anew for a person to read: tests/misuse/*.txt
 	$(BIN)/python tests/misuse/snapshots.py $(ARGS)

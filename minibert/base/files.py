@@ -147,7 +147,8 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) 
     """Let `fill` put files into a temporary folder, then rename it to `folder` in one step.
 
     A folder that can't be replaced receives the files one by one, in the order in which they were written:
-    the working folder, a mount point, or a folder whose parent is not writable.
+    the working folder, a mount point, or a folder whose parent is not writable. What killed processes left
+    while they were making the same folder is removed first.
 
     Parameters
     ----------
@@ -167,6 +168,7 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) 
         place = folder if stays else folder.parent
         temporary = _temporary_for(place / folder.name)
         new = _missing(place)
+        remove_unfinished(place / folder.name)
         try:
             place.mkdir(parents=True, exist_ok=True)
             temporary.mkdir()

@@ -6,6 +6,7 @@ for `arguments.status`. Exit status: 0 success, 1 the work failed, 2 something t
 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 """
 
+import errno
 import signal
 import sys
 import warnings
@@ -20,6 +21,7 @@ from minibert.cli.shared.messages import on_command_line
 from minibert.cli.shared.parser import parse_arguments
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+NO_THREAD = "can't start new thread"  # what Python's RuntimeError says, which has no class of its own
 
 
 @contextmanager
@@ -109,9 +111,14 @@ def _status_of(work: Callable[[], int | None]) -> int:
         return FAILED
     except MemoryError as error:
         return _complain(str(error) or "there is not enough memory", FAILED)
+    except RuntimeError as error:
+        if str(error) != NO_THREAD:
+            raise
+        return _complain("another thread could not be started: memory or threads have run out", FAILED)
     except OSError as error:
         where = f"{error.filename} could" if error.filename else "The output, or a file, could"
-        return _complain(f"{where} not be read or written: {error.strerror or error}.", FAILED)
+        status = BAD_INPUT if error.errno == errno.ENAMETOOLONG else FAILED
+        return _complain(f"{where} not be read or written: {error.strerror or error}.", status)
     except KeyboardInterrupt as stop:
         return next((STOPPED_BY[name] for name in stop.args if name in STOPPED_BY), INTERRUPTED)
 

@@ -12,6 +12,7 @@ import numpy as np
 from minibert.base.errors import InputError
 from minibert.course.judging import BOUND, compare
 from minibert.course.running import Rejected
+from minibert.reports.markup import shown
 from minibert.tasks.metrics.intervals import bootstrap, mean_of
 
 MARKS = {"passed": "✓", "failed": "✗", "open": "·"}
@@ -239,6 +240,11 @@ class Verdict(NamedTuple):
         return f"{MARKS[self.state]} {self.place} {self.function}: {self.text}"
 
 
+def _escaped(text: str) -> str:
+    """Return a text as HTML that shows it, without characters that HTML forbids."""
+    return html.escape(shown(text))
+
+
 class Sheet(list[Verdict]):
     """The reader's proof sheet: a table in a notebook, text elsewhere."""
 
@@ -250,9 +256,9 @@ class Sheet(list[Verdict]):
         for verdict in self:
             cells = (
                 f"<td>{MARKS[verdict.state]}</td>"
-                f"<td>{verdict.place}</td>"
-                f'<td style="text-align:left"><code>{verdict.function}</code></td>'
-                f'<td style="text-align:left">{html.escape(verdict.text)}</td>'
+                f"<td>{_escaped(verdict.place)}</td>"
+                f'<td style="text-align:left"><code>{_escaped(verdict.function)}</code></td>'
+                f'<td style="text-align:left">{_escaped(verdict.text)}</td>'
             )
             rows.append(f'<tr style="color:{COLOURS[verdict.state]}">{cells}</tr>')
         return f"<table>{''.join(rows)}</table><p>{self._last()}</p>"

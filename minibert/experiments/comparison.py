@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -285,7 +286,7 @@ class Comparison:
         if run.report is None:
             raise InputError("it is not finished.")
         data = getattr(run.options, "data", "")
-        if not Path(data).exists():
+        if not os.path.exists(data):  # False as well of a name that is too long
             raise InputError(f"The data that it was fine-tuned on, '{data}', are not there.")
         checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
         if checksum is None:

@@ -24,7 +24,6 @@ from minibert.base.errors import DivergedError, InputError
 from minibert.base.files import (
     atomic_text,
     read_bytes,
-    remove_unfinished,
     sole_writer,
     write_folder_atomically,
 )
@@ -106,7 +105,6 @@ def reproduce(
             plan.prepare_text(show)
         results.require_same(cells)
         if not (plan.out / MADE).exists():
-            remove_unfinished(plan.out / MADE)
             write_folder_atomically(plan.out / MADE, smoke_tasks.make)
         try:
             for done, cell in enumerate(missing, start=1):

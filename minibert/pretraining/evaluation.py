@@ -304,8 +304,10 @@ def error_text(metrics: Mapping[str, Any]) -> str:
     error = metrics.get("standard_error")
     if error is None:
         return ""
-    documents = counted(metrics["documents"], "document")
-    return f", standard error {error:.3f} over {documents}"
+    text = f", standard error {error:.3f}"
+    if metrics.get("documents") is not None:
+        text += f" over {counted(metrics['documents'], 'document')}"
+    return text
 
 
 def score_with_shuffled(

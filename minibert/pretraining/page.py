@@ -33,6 +33,7 @@ Metrics: TypeAlias = list[dict[str, float]]  # the logged metrics, one dictionar
 Lines: TypeAlias = Sequence[tuple[float, str]]  # horizontal lines in a picture: value, name
 REFRESH = 15  # seconds after which a browser reloads the page of a run that is training
 SHARE = 0.01  # most of the time that may be spent on writing the page
+MOST_LINES = 1000  # of the log that are drawn while a run trains, so that memory does not grow with it
 LAST = 50  # number of last steps over which the training loss is averaged
 SPEEDS = (  # name of the metric, title on the page, format
     ("useful_gflops", "useful operations, median of the steps", "{:,.0f} GFLOP/s"),
@@ -149,7 +150,8 @@ class RunPage(AbstractContextManager["RunPage"]):
         """
         task, state = self._task, self._state
         path = self._run / REPORT_FILE
-        metrics = read_metrics(self._run) if (self._run / METRICS).exists() else []
+        most = MOST_LINES if status == "training" else None
+        metrics = read_metrics(self._run, most) if (self._run / METRICS).exists() else []
         held_out = report and report["held_out"]
         total = timetable_of(state).total
         pace = state.seconds / state.step if state.step else 0.0

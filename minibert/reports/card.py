@@ -37,6 +37,8 @@ NO_VOCABULARY = (
 )
 RENEWED = ("pipeline_tag", "library_name")  # fields above a card that depend on how the model is used
 METRICS = "model-index: "  # beginning of the line with the measured metrics
+# In Markdown, they begin HTML, an entity, a link, code, or an escape.
+_ACTING = re.compile(r"[<&\[`\\]")
 _HEADING = re.compile(r"^# .*$", re.MULTILINE)
 _ABOUT = re.compile(r"^A BERT of \d.*$", re.MULTILINE)  # the sentence below the heading
 _USE = re.compile(r"^## Use\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -113,7 +115,7 @@ def renewed(before: str, card: str) -> str:
             lines += stated
     title = _HEADING.search(new_text)
     if title:
-        name = title[0].removeprefix("# ")
+        name = re.sub(r"\\([<&\[`\\])", r"\1", title[0].removeprefix("# "))  # as `_literal` found it
         lines = [_named(line, name) for line in lines]
     for pattern in (_HEADING, _ABOUT, _USE):
         if new := pattern.search(new_text):
@@ -184,7 +186,7 @@ def model_card(run: Path, model: Exported) -> str:
         *(f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items()),
         "---",
         "",
-        f"# {name}",
+        f"# {_literal(model.name)}",
         "",
         f"A BERT of {counted(config.L, 'layer')} with hidden size {config.H} and "
         f"{counted(config.A, 'head')}, {model.parameters / 1e6:.1f}M parameters, {config.V:,} pieces, and at "
@@ -287,7 +289,7 @@ def _finetuned(run: Path) -> Parts:
     report = results.load_report(run)
     if report is None:
         return [begun], [], {}, [UNFINISHED]
-    title = printable(report["title"]).replace("Your own table", "a table of the author's own")
+    title = _literal(report["title"]).replace("Your own table", "a table of the author's own")
     training = [
         f"Task: {title}.",
         begun,
@@ -300,9 +302,9 @@ def _finetuned(run: Path) -> Parts:
         rows = [("", "model"), *rows]
     low, high = (results.metric_number(metric, end) for end in report["interval"])
     notes = [
-        f"On {counted(report['examples'], 'example')} of dev. {results.metric_name(metric)}, "
+        f"On {counted(report['examples'], 'example')} of dev. {_literal(results.metric_name(metric))}, "
         f"{results.interval_name(report)}: {low} to {high}.",
-        *map(printable, results.remarks(report)),
+        *map(_literal, results.remarks(report)),
     ]
     measured = _table(rows)
     for note in notes:
@@ -320,7 +322,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Write rows as a Markdown table, the first of them as its header."""
     lines = []
     for row in rows:
-        cells = [printable(cell).replace("|", r"\|") for cell in row]
+        cells = [_literal(cell).replace("|", r"\|") for cell in row]
         lines.append(f"| {' | '.join(cells)} |")
     rule = "|---|" + "---:|" * (len(rows[0]) - 1)
     lines.insert(1, rule)
@@ -333,6 +335,11 @@ def _last(path: str) -> str:
     if absolute == Path.home():
         return "a folder"
     return _code(absolute.name)
+
+
+def _literal(text: str) -> str:
+    """Write a text in Markdown so that it is shown as it is: nothing in it is HTML or a link."""
+    return _ACTING.sub(r"\\\g<0>", printable(text))
 
 
 def _code(text: str) -> str:

@@ -69,7 +69,7 @@ class Record:
     folder : Path
         Folder of the run.
     options : PretrainOptions or FinetuneOptions
-        As they are stored there.
+        Those of the run, as `resolved` returns them.
     lines : sequence of dict
         The lines of `metrics.jsonl`.
     report : dict

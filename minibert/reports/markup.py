@@ -16,6 +16,8 @@ from minibert.base.terminal import counted
 TEMPLATES = Path(__file__).with_name("templates")
 # Not allowed in HTML: control characters, halves of surrogate pairs, non-characters.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+# Characters that reorder the text around them, to the end of the paragraph.
+REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
@@ -103,7 +105,7 @@ def inert_json(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Write a value for people, without characters that HTML forbids.
+    """Write a value for people, without characters that HTML forbids or that reorder the text around them.
 
     Parameters
     ----------
@@ -119,8 +121,11 @@ def shown(value: Any) -> str:
     --------
     >>> shown(0.91666), shown(11873), shown((5e-05, "x")), shown("a\\0")
     ('0.9167', '11,873', '5e-05, x', 'a\ufffd')
+    >>> print(shown("a\u202e"))
+    a\\u202e
     """
-    return FORBIDDEN.sub("\ufffd", _words(value))
+    text = FORBIDDEN.sub("\ufffd", _words(value))
+    return REORDERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _words(value: Any) -> str:

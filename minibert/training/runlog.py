@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +35,7 @@ PROGRESS_BAR = "{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {}, {{rate_fmt}}, {{re
 MEASURED = ("held_out_", "dev_")  # prefixes of the names of evaluation metrics
 OnLog: TypeAlias = Callable[[int, dict[str, float]], Any]
 LogMessage: TypeAlias = Callable[[str], None]
+LAST_LINES = 100  # of training, which `read_metrics` keeps in any case
 QUIET_SECONDS = 10.0  # between two lines if there is no terminal, and between two flushes for TensorBoard
 tqdm.set_lock(threading.RLock())  # tqdm makes its own at the first line; Ctrl-C at that moment leaves none
 
@@ -380,13 +382,16 @@ class Progress(AbstractContextManager["Progress"]):
             logger.info(f"{self._done:,}{share} {self._unit}, {rate:,.0f} a second{left}")
 
 
-def read_metrics(folder: str | Path) -> list[dict[str, float]]:
+def read_metrics(folder: str | Path, most: int | None = None) -> list[dict[str, float]]:
     """Return the lines of `metrics.jsonl`; what is not one, such as a line cut short by a crash, is left out.
 
     Parameters
     ----------
     folder : str or Path
         Folder of the run.
+    most : int, default None
+        If there are more lines, keep at most so many at even distances, all evaluations, and the last
+        `LAST_LINES`; None: all. The lines are read one by one, so the memory does not grow with the run.
 
     Returns
     -------
@@ -398,14 +403,55 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     InputError
         When the file can't be read; a `MissingFile` when it does not exist.
     """
-    lines = []
-    data = b"".join(byte_pieces(Path(folder) / METRICS, streams=False))
-    for line in data.split(b"\n"):
+    kept: dict[int, dict[str, float]] = {}
+    evaluations: dict[int, dict[str, float]] = {}
+    last: deque[tuple[int, dict[str, float]]] = deque(maxlen=LAST_LINES)
+    distance = 1
+    for number, values in enumerate(_metrics(Path(folder) / METRICS)):
+        if is_evaluation(values):
+            evaluations[number] = values
+            continue
+        if most is None or number % distance == 0:
+            kept[number] = values
+        if most is not None and len(kept) > most:
+            distance *= 2
+            kept = {at: line for at, line in kept.items() if at % distance == 0}
+        last.append((number, values))
+    kept |= evaluations | dict(last)
+    return [kept[number] for number in sorted(kept)]
+
+
+def is_evaluation(values: dict[str, float]) -> bool:
+    """Return whether a line of `metrics.jsonl` has the metrics of an evaluation.
+
+    Parameters
+    ----------
+    values : dict from str to float
+        The line.
+
+    Returns
+    -------
+    bool
+    """
+    return any(name.startswith(MEASURED) for name in values)
+
+
+def _metrics(path: Path) -> Iterator[dict[str, float]]:
+    """Yield the lines of a file of metrics, one by one."""
+    for line in _lines(path):
         with suppress(ValueError):
             values = parse_json(line.decode("utf-8"))
             if fits(values, dict[str, float]) and fits(values, {"step": int}):
-                lines.append(values)
-    return lines
+                yield values
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, without their ends."""
+    rest = b""
+    for piece in byte_pieces(path, streams=False):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    yield rest
 
 
 class EventFile:

@@ -82,6 +82,14 @@ def test_only_what_killed_processes_left_of_this_very_folder_is_removed(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
+def test_a_folder_made_again_removes_what_its_killed_maker_left(tmp_path):
+    left = tmp_path / ".new.k1ll3d_x.tmp"
+    left.mkdir()
+    (left / "data").write_text("da")
+    write_folder_atomically(tmp_path / "new", fill)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
 def test_what_is_being_filled_is_not_removed_as_unfinished(tmp_path):
     pytest.importorskip("fcntl", reason="this system has no locks of this kind")
 

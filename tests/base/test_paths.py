@@ -115,3 +115,13 @@ def test_saving_refuses_what_is_not_a_path(home):
     model = minibert.Bert.from_pretrained(home / "model", "numpy")
     with pytest.raises(InputError, match="^folder=None is not a path; give the name of a file or a folder"):
         model.save_pretrained(None)
+
+
+def test_a_name_that_no_system_takes_is_refused_by_its_argument():
+    for given in ("x" * 5_000, Path("y" * 300)):
+        with pytest.raises(
+            InputError, match=r"^out='[xy]+\.\.\.[xy]+' is longer than the name of a f"
+        ) as told:
+            path_of(given, "out")
+        assert told.value.arguments == {"out": given}
+    assert path_of("x" * 200) == Path("x" * 200) and path_of("a\0b") == Path("a\0b")

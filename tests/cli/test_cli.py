@@ -1,6 +1,7 @@
 """The command line: what it says, what it passes on, how it ends."""
 
 import dataclasses
+import errno
 import importlib
 import io
 import json
@@ -293,7 +294,17 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path,
             1,
             "The output, or a file, could not be read or written: No space left on device.",
         ),
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300),
+            2,
+            f"{'x' * 300} could not be read or written: File name too long.",
+        ),
         (MemoryError(), 1, "there is not enough memory"),
+        (
+            RuntimeError("can't start new thread"),
+            1,
+            "another thread could not be started: memory or threads have run out",
+        ),
     ],
 )
 def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status, told):
@@ -305,12 +316,13 @@ def test_kind_of_error_decides_the_status(capsys, monkeypatch, error, status, to
     assert line == f"minibert: {told}\n"
 
 
-def test_a_fault_in_the_program_is_not_disguised(monkeypatch):
+@pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug")])
+def test_a_fault_in_the_program_is_not_disguised(monkeypatch, error):
     def fail(*_):
-        raise KeyError("a bug")
+        raise error
 
     monkeypatch.setattr("minibert.cli.info.information", fail)
-    with pytest.raises(KeyError):
+    with pytest.raises(type(error)):
         cli.main(["info"])
 
 

@@ -35,6 +35,7 @@ def open_page(browser):
 
     def opened(path, **options):
         contexts.append(browser.new_context(offline=True, **options))
+        contexts[-1].set_default_timeout(120_000)  # milliseconds; a busy machine is no failure
         page = contexts[-1].new_page()
         page.errors, page.requests = [], []
         page.on("console", lambda line: page.errors.append(line.text) if line.type == "error" else None)

@@ -44,12 +44,22 @@ def spoiled(data: bytes, name: str, count: int) -> Iterator[bytes]:
     for number in range(count):
         rng = random.Random(f"{name} {number}")
         if parts and number % 4:
-            part = rng.choice(parts)
-            yield part.join(_other_json(part.text, rng))
+            yield _with_other_json(parts, rng)
         elif (packer := _packer(name)) and number % 2:
             yield packer.compress(_other_bytes(packer.decompress(data), rng))
         else:
             yield _other_bytes(data, rng)
+
+
+def one_spoiled(data: bytes, name: str, rng: random.Random) -> bytes | None:
+    """The bytes with another value in their JSON; None without any. Damaged ones may raise a ValueError."""
+    parts = list(_json_in(data, name))
+    return _with_other_json(parts, rng) if parts else None
+
+
+def _with_other_json(parts: list[Split], rng: random.Random) -> bytes:
+    part = rng.choice(parts)
+    return part.join(_other_json(part.text, rng))
 
 
 def _json_in(data: bytes, name: str) -> Iterator[Split]:

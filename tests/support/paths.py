@@ -6,3 +6,4 @@ TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 PACKAGE = ROOT / "minibert"
 GOLDEN = TESTS / "golden"
+FIXTURES = TESTS / "fixtures"

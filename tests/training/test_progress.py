@@ -1,5 +1,6 @@
 """What the person watching sees of long work: how much is done, how fast, and the time that is left."""
 
+import json
 import re
 
 import pytest
@@ -7,7 +8,7 @@ from small_tasks import small_options, write_sst2
 
 from minibert.finetuning.run import finetune
 from minibert.training import runlog
-from minibert.training.runlog import Progress
+from minibert.training.runlog import LAST_LINES, METRICS, Progress, read_metrics
 
 
 @pytest.fixture
@@ -66,3 +67,22 @@ def test_every_time_that_is_measured_counts(model, tmp_path, capsys):
     data = write_sst2(tmp_path / "data", n_train=16, n_dev=60)
     finetune(small_options(model, data, epochs=2), tmp_path / "run")
     assert re.search(r"tokens of dev, 2 times, beside [\d,]+ of train", capsys.readouterr().err)
+
+
+def test_a_long_log_is_read_at_even_distances(tmp_path):
+    lines = []
+    for step in range(1, 5001):
+        lines.append({"step": step, "loss": 1 / step})
+        if step % 1000 == 0:
+            lines.append({"step": step, "held_out_loss": 2 / step})
+    (tmp_path / METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 5')
+    assert read_metrics(tmp_path) == read_metrics(tmp_path, most=5000) == lines
+    found = read_metrics(tmp_path, most=300)
+    evaluations = [line for line in found if "held_out_loss" in line]
+    assert evaluations == [line for line in lines if "held_out_loss" in line]
+    training = [line for line in found if "loss" in line]
+    assert training[-LAST_LINES:] == [line for line in lines if "loss" in line][-LAST_LINES:]
+    assert 150 <= len(training) - LAST_LINES <= 300 and all(line in lines for line in training)
+    places = [lines.index(line) for line in training[:-LAST_LINES]]
+    assert {after - before for before, after in zip(places, places[1:], strict=False)} <= {32, 64}
+    assert [line["step"] for line in found] == sorted(line["step"] for line in found)

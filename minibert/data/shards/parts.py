@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minibert.base.errors import InputError
-from minibert.base.files import atomic_json, remove_unfinished, write_folder_atomically
+from minibert.base.files import atomic_json, write_folder_atomically
 from minibert.base.json_files import dataclass_error, read_json
 from minibert.data.corpus import EmptyCorpusError
 from minibert.data.shards.store import Stream, fill_with_shards
@@ -366,6 +366,5 @@ def write_part(stream: Stream, tokenizer: Tokenizer, folder: Path, planned: Mani
         fields = asdict(replace(planned, documents=documents))
         atomic_json(temporary / MANIFEST, {"format": FORMAT, "version": VERSION, **fields})
 
-    remove_unfinished(place)  # a killed job may have left one
     write_folder_atomically(place, fill)
     return Manifest.read(place)
