@@ -112,8 +112,10 @@ fuzz-readers: $(VENV)/.with-fuzz $(VENV)/.with-test ## every reader of files on 
 equations: $(VENV)/.with-test ## a fault in every equation and setting of the paper, whose test has to turn red; ARGS='3 A.2-k'
 	$(BIN)/python tests/support/equations.py $(ARGS)
 
-mutants: $(VENV)/.with-test ## one-line faults in the whole package, and how many the quick tests notice; ARGS='--count 400 --rooms api,tasks'
-	$(BIN)/python tests/support/mutants.py $(ARGS)
+# With no ARGS, hours: lines of the package, and lines of the C core and of the kernels.
+mutants: $(VENV)/.with-test ## one-line faults in the package, the C core and the kernels, and how many tests notice; ARGS='--count 400 --rooms api,tasks'
+	$(BIN)/python tests/support/mutants.py $(or $(ARGS),--count 300)
+	$(if $(ARGS),,$(BIN)/python tests/support/mutants.py --count 100 --native)
 
 soak: $(VENV)/.with-test ## kills and faults for every kind of run on every engine; ARGS='--jobs sweep --count 9' or ARGS='--long 240'
 	$(BIN)/python tests/reliability/soak.py $(ARGS)

@@ -3,11 +3,14 @@
 import ast
 import json
 import re
+import shutil
 
 import line_faults
 import mutants
+import native_faults
+import native_tests
 import pytest
-from line_faults import Fault, faults, places, planted, variants
+from line_faults import Fault, edited, faults, faults_in_c, places, planted, variants
 from paths import ROOT
 
 SOURCE = '''
@@ -22,6 +25,22 @@ def low(x: int = 3, *, word: str = "four") -> int:
         raise ValueError(f"give {min(x, 8)}, not 99")
     return max(x, 10)
 '''
+
+
+IN_C = """
+/* a < 1 */
+#define LIMIT 2
+template <typename X> int64_t low(const float *p, int64_t n) { // n + 3
+    static_assert(n < 4);
+    const char *text = "5 + n";
+    for (int64_t i = 0; i < n; ++i) {
+        sums[i] = take(p, n) * 0.25f;
+    }
+    if (whole && !text) {
+        return n == 8u ? -n : std::min(n, 16);
+    }
+}
+"""
 
 
 def changes(source):
@@ -102,16 +121,103 @@ def test_the_summary_has_a_row_for_each_room_and_the_interval_of_wilson():
     assert rows[2] == ["all", "10", "8", "2", "80.0%", "49.0%", "to", "94.3%"]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_page_says_what_was_recorded(seed):
-    record = ROOT / "benchmarks" / "recorded" / "mutants" / f"seed-{seed}.jsonl"
+RECORDED = ROOT / "benchmarks" / "recorded" / "mutants"
+
+
+@pytest.mark.parametrize("record", sorted(RECORDED.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_the_page_says_what_was_recorded(record):
     lines = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
     for line in lines:  # what only later tests notice did survive
         line["outcome"] = "survived" if line["since"] else line["outcome"]
     whole, noticed, survived, share, low, _, high = mutants.summary(lines).splitlines()[-1].split()[1:]
-    page = (ROOT / "docs" / "what-is-proven.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reliability.md").read_text("utf-8")
     row = f"| {whole} | {noticed} | {survived} | {share} ({low[:-1]} to {high[:-1]}) |"
-    assert re.search(rf"--seed {seed}`[^|]* {re.escape(row)}", page)
+    option = f"{'--native ' if 'native' in record.stem else ''}--seed {record.stem.rpartition('-')[2]}"
+    assert re.search(rf"{option}`[^|]* {re.escape(row)}", page)
+
+
+def test_faults_in_c_are_in_code_and_not_in_comments_or_declarations():
+    found = {IN_C[edit.begin : edit.end] + " -> " + edit.text for edit in native_faults.edits(IN_C)}
+    assert {"< -> <=", "0 -> 1", "* -> /", "&& -> ||", "! -> ", "== -> !=", "8u -> 9u", "min -> max"} <= found
+    assert {"0.25f -> (0.25f + 1)", "p, n -> n, p", "n, 16 -> 16, n", "- -> "} <= found
+    assert {"sums[i] = take(p, n) * 0.25f; -> ;", "n == 8u -> !(n == 8u)"} <= found
+    assert "whole && !text -> !(whole && !text)" in found
+    lines = [IN_C.count("\n", 0, edit.begin) for edit in native_faults.edits(IN_C)]
+    assert set(lines) == {6, 7, 9, 10}
+
+
+def test_a_file_in_c_has_its_fault_in_one_line():
+    before = IN_C.splitlines()
+    for edit in native_faults.edits(IN_C):
+        fault = edited("csrc/kernels/a.cpp", IN_C, edit, "avx2")
+        after = fault.source.splitlines()
+        assert [n for n, line in enumerate(after, 1) if line != before[n - 1]] == [fault.line]
+        assert (fault.before, fault.after) == (before[fault.line - 1].strip(), after[fault.line - 1].strip())
+        assert fault.room == "kernels/avx2" and fault.path.as_posix() == fault.file
+
+
+def test_a_sample_in_c_has_each_line_once_and_a_set_for_kernels(tmp_path, monkeypatch):
+    monkeypatch.setattr(line_faults, "ROOT", tmp_path)
+    files = ["csrc/kernels/a.cpp", "csrc/wordpiece/b.c"]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text("".join(f"a{n} = {n};\n" for n in range(9)))
+    whole = list(faults_in_c(100, 1, files, ["avx2", "portable"]))
+    assert len({(one.file, one.line) for one in whole}) == len(whole) == 18
+    assert list(faults_in_c(7, 1, files, ["avx2", "portable"])) == whole[:7]
+    assert {one.room for one in whole} == {"kernels/avx2", "kernels/portable", "wordpiece"}
+
+
+def test_what_is_not_a_change_of_the_machine_code_is_not_counted():
+    outcomes = ["killed", "same code", "not compiled", "survived"]
+    lines = [{"room": "wordpiece", "outcome": one} for one in outcomes]
+    assert mutants.summary(lines).splitlines()[-1].split()[:4] == ["all", "2", "1", "1"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="a compiler that not every machine has")
+def test_faults_in_c_are_noticed_as_a_failed_check_a_bad_access_or_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(native_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(native_tests, "SECONDS", 2)
+    file = "csrc/wordpiece/one.c"
+    contents = {
+        file: "int one(int *p) { return p[0]; }\n",
+        "csrc/wordpiece/unicode_tables.py": "",
+        "tests/native/allocator.c": "int unused;\n",
+        "tests/native/allocator.h": "",
+        "tests/native/test_one.c": """
+            #include <stdio.h>
+            #include <stdlib.h>
+            int one(int *p);
+            int main(void) {
+                int *p = malloc(sizeof *p);
+                *p = 1;
+                if (one(p) != 1) { fprintf(stderr, "tests/native/test_one.c:8: not so\\n"); abort(); }
+                free(p);
+            }""",
+    }
+    for name, text in contents.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    program = native_tests.Program(native_tests.WORDPIECE)
+    tree = tmp_path / "work" / "tree"
+    shutil.copytree(tmp_path / "csrc", tree / "csrc")
+    shutil.copytree(tmp_path / "tests", tree / "tests")
+
+    def met(text):
+        (tree / file).write_text(text)
+        return program.same_code(tree, file), *program.run(tree, [])
+
+    assert met("int one(int *p) { return *p; }\n") == (True, "survived", "")
+    assert met("int one(int *p) { return p[0] + 1; }\n") == (
+        False,
+        "killed",
+        "tests/native/test_one.c:8: not so",
+    )
+    assert met("int one(int *p) { return p[1], p[0]; }\n")[1:2] == ("survived",)  # nothing reads it
+    assert met("int one(int *p) { return p[1]; }\n")[2] == "ERROR: AddressSanitizer: heap-buffer-overflow"
+    assert met("int one(int *p) { for (;;) { *(volatile int *)p; } }\n") == (False, "timed out", "")
+    assert met("int one(int *p) { return q; }\n") == (None, "not compiled", "")
 
 
 @pytest.mark.slow

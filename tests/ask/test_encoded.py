@@ -152,3 +152,16 @@ def test_much_smaller_vocabulary_than_the_model_gives_a_warning(rows, is_warned)
         Bert(config, initialise(config, 0), tokenizer=tokenizer)
     expected = ["The vocabulary has 12 pieces and the model 18; is it another model's?"]
     assert [str(one.message) for one in told] == expected * is_warned
+
+
+def test_rows_of_different_lengths_are_lists_or_tuples_or_arrays(model):
+    rows = [[2, 5, 3], [2, 5, 6, 3]]
+    expected = [one.hidden_states[-1] for one in model.encode({"input_ids": rows})]
+    for given in ([tuple(row) for row in rows], [np.array(row) for row in rows]):
+        found = model.encode({"input_ids": given})
+        for one, right in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.hidden_states[-1], right)
+    with pytest.raises(InputError, match="give a row of numbers for each sequence"):
+        model.encode({"input_ids": [[[2], [5]], [[2, 5, 6]]]})
+    with pytest.raises(InputError, match="give a row of numbers for each sequence"):
+        model.encode({"input_ids": [5, [2, 5, 6]]})

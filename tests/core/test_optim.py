@@ -170,6 +170,12 @@ def test_googles_schedule_decays_from_step_zero_and_drops_where_warm_up_ends():
 
 def test_no_warm_up_begins_at_the_peak():
     assert warmup_linear(0, total=10, warmup=0, peak=0.5) == 0.5
+    assert warmup_linear(0, total=1, warmup=0, peak=0.5) == 0.5  # a run of a single step
+
+
+def test_warm_up_that_lasts_to_the_end_leaves_one_full_step_or_none():
+    assert [warmup_linear(step, total=4, warmup=3, peak=3.0) for step in (2, 3, 4)] == [2, 3, 0]
+    assert [warmup_linear(step, total=4, warmup=4, peak=4.0) for step in (3, 4)] == [3, 0]
 
 
 @pytest.mark.parametrize("arguments", [(0, 0, 0), (-1, 10, 2), (0, 10, -2)])

@@ -426,6 +426,8 @@ def test_a_claim_holds_only_beside_controls_that_fail():
     better, same = floor - 0.5 + 0.1 * rng.standard_normal(400), floor + rng.standard_normal(400)
     assert claim("learnt", better, floor, {"untrained": same}, "lower", "nats").holds
     assert not claim("learnt", same, floor, {}, "lower", "nats").holds
+    lines = str(claim("learnt", better, floor, {"untrained": same}, "lower", "nats")).splitlines()
+    assert [line.split()[-1] for line in lines[3:]] == ["yes", "no"]
     assert not claim("learnt", better, floor, {"shuffled": better}, "lower", "nats").holds
     assert not claim("learnt", better, floor, {}, "higher", "nats").holds
     with pytest.raises(InputError, match="give one number an example"):

@@ -462,3 +462,8 @@ def test_the_embedded_books_are_what_their_note_says():
     assert "Call me Ishmael.\n" in text
     for trace in ("Gutenberg", "1:1 ", "\x1a"):
         assert trace.lower() not in text.lower(), trace
+
+
+def test_a_first_word_of_one_letter_is_a_word_before_its_full_stop():
+    assert split_sentences("a . B is next.") == ["a .", "B is next."]
+    assert split_sentences("- . B is first.") == ["- . B is first."]

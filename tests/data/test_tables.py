@@ -462,3 +462,11 @@ def test_a_list_written_as_text_is_named(tmp_path):
     path = write(tmp_path, "words,tags\n\"['EU', 'rejects']\",\"['B-ORG', 'O']\"\n")
     with pytest.raises(InputError, match=r"line 2: the column 'words' is a list written as text.*to_json"):
         tables.read_tags(path)
+
+
+def test_the_line_of_an_example_is_found_by_its_id_and_both_texts(tmp_path):
+    path = write(tmp_path, "text,other,label\na,b,x\na,c,y\nd,b,x\n")
+    options = {"second": "other"}
+    examples = tables.read_texts(path, **options)
+    assert [tables.line_of(one, path, **options) for one in examples] == [2, 3, 4]
+    assert tables.line_of(examples[0]._replace(second="d"), path, **options) is None

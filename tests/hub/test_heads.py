@@ -14,6 +14,7 @@ from minibert.core.config import BertConfig
 from minibert.core.gradcheck.cases import SIZES
 from minibert.core.gradcheck.losses import task_losses
 from minibert.finetuning import foreign
+from minibert.hub.loading import kind_named
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.reports import card
@@ -284,3 +285,25 @@ def test_every_kind_of_head_is_in_every_table():
     assert with_outputs == {name for name, kind in KINDS.items() if kind.loss}
     cases = task_losses(SIZES["ugly"], np.random.default_rng(0))
     assert with_outputs == {case.variant.split()[0] for case in cases}
+
+
+def test_each_class_of_transformers_names_its_kind_of_head():
+    """Three kinds are saved as the class for whole texts, which stands for the first."""
+    found = {kind: kind_named({"architectures": [row.architecture]}) for kind, row in KINDS.items()}
+    shared = {
+        "multilabel": "classify",
+        "regress": "classify",
+        "cosine": "pretraining",
+        "contrastive": "pretraining",
+    }
+    assert found == {kind: kind for kind in KINDS} | shared
+    assert kind_named({"architectures": ["BertForSomethingElse"]}) is None
+    assert kind_named({}) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_configuration_names_the_type_of_weights_unless_it_is_float32(dtype, tmp_path):
+    hub.save_hf(tmp_path, CONFIG, initialise(CONFIG, 5), dtype=dtype)
+    assert fields_of(tmp_path).get("dtype", "float32") == dtype
+    assert {str(one.dtype) for one in load_file(tmp_path / "model.safetensors").values()} == {dtype}
+    assert ("dtype" in fields_of(tmp_path)) == (dtype != "float32")

@@ -1,5 +1,7 @@
 #include "test_kernels.h"
 
+#include <algorithm>
+
 #include "elementary.h"
 #include "processor.h"
 #include "rowwise.h"
@@ -247,7 +249,8 @@ void test_dropout(mb::Pool &pool, Digest &digest) {
     }
 }
 
-int main() {
+// Runs the tests that are named, or all.
+int main(int n_words, char **words) {
     if (!mb::runs(kNeeds)) {
         std::puts(NAME(MB_ISA) ": not on this machine");
         return 0;
@@ -262,10 +265,15 @@ int main() {
         {"LayerNorm", test_layer_norm, false},
         {"rows and losses", test_rows, true},
         {"updates", test_updates, false},
+        {"memory", test_memory, false},
         {"matrix products", test_gemm, true},
         {"attention", test_attention, true},
     };
     for (const auto &test : tests) {
+        auto is_it = [&](const char *word) { return std::strcmp(word, test.name) == 0; };
+        if (n_words > 1 && std::none_of(words + 1, words + n_words, is_it)) {
+            continue;
+        }
         uint64_t expected = 0;
         for (int threads : {1, 3, 16}) { // some of which wait for a core
             if (threads == 16 && !test.by_threads) {

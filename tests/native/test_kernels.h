@@ -226,5 +226,6 @@ void test_dropout(mb::Pool &pool, Digest &digest);
 void test_layer_norm(mb::Pool &pool, Digest &digest);
 void test_rows(mb::Pool &pool, Digest &digest);
 void test_updates(mb::Pool &pool, Digest &digest);
+void test_memory(mb::Pool &pool, Digest &digest);
 void test_gemm(mb::Pool &pool, Digest &digest);
 void test_attention(mb::Pool &pool, Digest &digest);

@@ -355,6 +355,16 @@ def test_whole_words_are_measured_alike_by_vocabularies_that_cut_them_differentl
     assert (long.words, long.bytes) == (short.words, short.bytes) and long.words > 100
 
 
+@pytest.mark.parametrize(("count", "guessed"), [(1, 1), (3, 1), (13, 2)])
+def test_a_share_of_whole_words_is_guessed_and_one_of_a_short_text(tmp_path, count, guessed):
+    config = BertConfig(len(VOCAB), 8, 1, 2, 16, max_position_embeddings=200)
+    hub.save_hf(tmp_path / "model", config, initialise(config, 0))
+    Tokenizer(VOCAB).save_pretrained(tmp_path / "model")
+    text = tmp_path / "text.txt"
+    text.write_text(" ".join(["house"] * count))
+    assert evaluate_words(tmp_path / "model", (str(text),), engine="numpy").words == guessed
+
+
 @pytest.mark.parametrize("before", [0, 3])
 def test_whole_words_that_fit_are_masked_and_unknown_ones_only_read(before):
     tokenizer = Tokenizer([*SPECIAL_TOKENS, "ab", "##c", "d", "##é", "##f"])

@@ -74,6 +74,16 @@ def test_a_run_writes_nothing_where_a_link_leads_out_of_its_folder(start, tmp_pa
     assert os.listdir(elsewhere) == ["step-000000001.safetensors"] and os.listdir(tmp_path / "run") == [name]
 
 
+def test_a_resumed_run_writes_nothing_where_a_link_leads_out_of_its_folder(text, model, tmp_path):
+    options = PretrainOptions(corpus=(str(text),), model=str(model), seq_length="8", steps=5, engine="numpy")
+    (tmp_path / "run").mkdir()
+    options.resolved().save(tmp_path / "run" / "training.json")
+    (tmp_path / "run" / CHECKPOINTS).symlink_to(tmp_path)
+    with pytest.raises(InputError, match=f"{CHECKPOINTS} is a link to"):
+        pretrain(options, tmp_path / "run", resume=True, show=False)
+    assert sorted(os.listdir(tmp_path)) == ["run"]
+
+
 def test_a_run_of_a_sweep_writes_nothing_where_a_link_leads_out(model, sst2, tmp_path):
     options = small_options(model, sst2, learning_rates=(1e-3, 2e-3))
     second = tmp_path / "sweep" / [*options.runs()][1]

@@ -66,3 +66,11 @@ def test_pieces_stand_in_order_with_their_ids_and_words_have_one_colour_each():
     assert not any(one.shrunk(0.99, 0.99).overlaps(other) for one, other in combinations(boxes, 2))
     colours = [box.get_facecolor() for box in axes.patches]
     assert colours[0] == colours[1] == colours[2] != colours[3] != colours[4]
+
+
+def test_pieces_of_one_word_have_one_colour_and_the_first_word_the_first():
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "un", "##able", "to", "go"])
+    to_hex = pytest.importorskip("matplotlib.colors").to_hex
+    boxes = viz.draw_pieces(tokenizer, "unable to go").axes[0].patches
+    colours = [to_hex(box.get_facecolor()) for box in boxes]
+    assert colours == [to_hex(viz.PIECE_COLOURS[word]) for word in (0, 0, 1, 2)]

@@ -1,19 +1,22 @@
 """One-line faults in the sources of the package: where one can be, what it changes, and the file that has it.
 
-The operators are those of the course, which spoil solutions of exercises, and a few for calls and branches.
-Words are no fault: strings that are shown, docstrings and annotations stay as they are; a number or a
-condition within a message does not. What is never run, because only type checkers read it, is left out.
+Those in C and C++ are found by tokens (`native_faults`); these are the rules for Python. The operators are
+those of the course, which spoil solutions of exercises, and a few for calls and branches. Words are no
+fault: strings that are shown, docstrings and annotations stay as they are; a number or a condition within a
+message does not. What is never run, because only type checkers read it, is left out.
 """
 
 import ast
 import copy
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import course
-from paths import PACKAGE, TESTS
+import native_faults
+from paths import PACKAGE, ROOT, TESTS
 
 EQUIVALENT = TESTS / "equivalent_mutants.md"
 SWAPPED_CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
@@ -32,12 +35,18 @@ KINDS = {
 class Fault(NamedTuple):
     """A change of one place in a file of the package."""
 
-    file: str  # from the package's folder on
+    file: str  # from the package's folder on, or from csrc/ on
     line: int
     operator: str
     before: str
     after: str
     source: str  # the whole file with the fault
+    isa: str = ""  # the instruction set that kernels with the fault are compiled for
+
+    @property
+    def path(self) -> Path:
+        """Return the file in a tree."""
+        return Path(self.file) if self.file.startswith("csrc/") else Path("minibert") / self.file
 
     @property
     def entry(self) -> str:
@@ -46,7 +55,9 @@ class Fault(NamedTuple):
 
     @property
     def room(self) -> str:
-        """Return the room that it lies in."""
+        """Return the room that it lies in, and of kernels the instruction set."""
+        if self.file.startswith("csrc/"):
+            return "/".join(filter(None, (self.file.split("/")[1], self.isa)))
         return self.file.partition("/")[0] if "/" in self.file else "minibert"
 
 
@@ -82,12 +93,18 @@ def operator(node: ast.AST, new: ast.AST | None) -> str:
     return KINDS.get(type(node), "order")
 
 
-def places(file: str, source: str) -> Iterator[Place]:
-    """Yield the places of a file."""
-    lines, seen, keys = source.splitlines(), Counter[str](), []
-    for line in lines:
+def keys_of(file: str, source: str) -> list[str]:
+    """Return what each line of a file is known by: the file, the text, how often that was there before."""
+    seen, keys = Counter[str](), []
+    for line in source.splitlines():
         keys.append(f"{file} {line.strip()} {seen[line.strip()]}")
         seen[line.strip()] += 1
+    return keys
+
+
+def places(file: str, source: str) -> Iterator[Place]:
+    """Yield the places of a file."""
+    keys = keys_of(file, source)
 
     def look(node: Any, whole: Any) -> Iterator[Place]:
         if hasattr(node, "lineno") and next(variants(node), node) is not node:
@@ -134,23 +151,68 @@ def planted(file: str, source: str, place: Place, new: Any) -> Fault | None:
 
 
 def faults(count: int, seed: int) -> Iterator[Fault]:
-    """Yield faults of `count` lines of the package, one of each, in an order of the lines that is the seed's.
-
-    The place of a line in that order depends on its own text only, so the sample stays the same when other
-    lines change, and a larger count goes on with it.
-    """
-    sources, lines = {}, {}
+    """Yield faults of `count` lines of the package, one of each, in the order of the seed."""
+    sources: dict[str, str] = {}
+    lines: dict[str, list[tuple[str, Place]]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         file = path.relative_to(PACKAGE).as_posix()
         sources[file] = path.read_text("utf-8")
         for place in places(file, sources[file]):
             lines.setdefault(place.key, []).append((file, place))
-    draws = {key: random.Random(f"{seed} {key}") for key in lines}
+
+    def possible(key: str, _: random.Random) -> Iterator[Callable[[], Fault | None]]:
+        for file, place in lines[key]:
+            for new in variants(place.node):
+                yield lambda file=file, place=place, new=new: planted(file, sources[file], place, new)
+
+    return drawn(count, seed, lines, possible)
+
+
+def faults_in_c(count: int, seed: int, files: Iterable[str], sets: list[str]) -> Iterator[Fault]:
+    """Yield faults of `count` lines of C and C++, one of each; one in a kernel is for one of the sets."""
+    sources: dict[str, str] = {}
+    lines: dict[str, list[tuple[str, native_faults.Edit]]] = {}
+    for file in sorted(files):
+        sources[file] = (ROOT / file).read_text("utf-8")
+        keys = keys_of(file, sources[file])
+        for edit in native_faults.edits(sources[file]):
+            number = sources[file].count("\n", 0, edit.begin)
+            lines.setdefault(keys[number], []).append((file, edit))
+
+    def possible(key: str, draw: random.Random) -> Iterator[Callable[[], Fault | None]]:
+        isa = draw.choice(sets)
+        for file, edit in lines[key]:
+            yield lambda file=file, edit=edit: edited(file, sources[file], edit, isa)
+
+    return drawn(count, seed, lines, possible)
+
+
+def edited(file: str, source: str, edit: native_faults.Edit, isa: str) -> Fault:
+    """Return a fault in C or C++ with the file that has it."""
+    changed = source[: edit.begin] + edit.text + source[edit.end :]
+    number = source.count("\n", 0, edit.begin)
+    before, after = (text.splitlines()[number].strip() for text in (source, changed))
+    isa = isa if file.startswith("csrc/kernels/") else ""
+    return Fault(file, number + 1, edit.operator, before, after, changed, isa)
+
+
+def drawn(
+    count: int,
+    seed: int,
+    keys: Iterable[str],
+    possible: Callable[[str, random.Random], Iterable[Callable[[], Fault | None]]],
+) -> Iterator[Fault]:
+    """Yield a fault of each of `count` lines; `possible` makes those of a line.
+
+    The place of a line in their order depends on its own text only, so the sample stays the same when other
+    lines change, and a larger count goes on with it.
+    """
+    draws = {key: random.Random(f"{seed} {key}") for key in keys}
     equivalent, found = EQUIVALENT.read_text("utf-8"), 0
-    for key in sorted(lines, key=lambda key: draws[key].random()):
-        possible = [(file, place, new) for file, place in lines[key] for new in variants(place.node)]
-        draws[key].shuffle(possible)
-        made = (planted(file, sources[file], place, new) for file, place, new in possible)
+    for key in sorted(draws, key=lambda key: draws[key].random()):
+        ways = list(possible(key, draws[key]))
+        draws[key].shuffle(ways)
+        made = (make() for make in ways)
         fault = next((one for one in made if one and one.entry not in equivalent), None)
         if fault:
             yield fault

@@ -2,6 +2,7 @@
 
     python tests/support/mutants.py --count 100 --seed 1              lines of the whole package
     python tests/support/mutants.py --count 400 --rooms api,tasks     those of 400 that lie in these rooms
+    python tests/support/mutants.py --count 100 --native              lines of the C core and of the kernels
     python tests/support/mutants.py --count 100 --summary             what has been counted so far
 
 The seed chooses the lines and their faults (`line_faults`). They are planted in a copy of the working tree.
@@ -11,6 +12,11 @@ takes more than the limit of processor time counts as noticed, too. Each is writ
 as soon as it is known, and the same command goes on there. At last, every test that has noticed a fault is
 run without one, where it has to pass. Mutants that change nothing are named, each with the reason, in
 tests/equivalent_mutants.md, and not counted.
+
+A fault in C or C++ meets the native tests (`native_tests`). One in a kernel is compiled for one of the
+instruction sets that this machine runs, which the seed chooses, and meets the test of its file, then all.
+One in the C core meets all, and then the quick tests of the tokenizer, with the extension made anew. What
+does not compile, or makes the same machine code, is written down and not counted.
 """
 
 import argparse
@@ -21,18 +27,20 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from line_faults import Fault, faults
+import native_tests
+from line_faults import Fault, faults, faults_in_c
 from paths import ROOT, TESTS
 
 OF_ALL_ROOMS = ("tests/test_defaults.py", "tests/test_examples.py", "tests/misuse/test_misuse.py")
@@ -50,6 +58,14 @@ OF_THE_WORKING_TREE = {
     *(path.stem for folder in IMPORTED_FROM for path in folder.glob("*.py")),
 }
 NOTICED = ("killed", "timed out")
+NOT_COUNTED = ("not compiled", "same code")
+REBUILD = """
+import pathlib, sys
+sys.path.insert(0, "csrc/wordpiece")
+import build, setuptools
+core = build.ffi_builder(pathlib.Path("build/wordpiece")).distutils_extension(tmpdir="build/wordpiece")
+setuptools.setup(name="core", packages=[], ext_modules=[core], script_args=["-q", "build_ext", "--inplace"])
+"""
 
 
 # Tests
@@ -175,16 +191,43 @@ def _begin(folder: str) -> None:
 def _judge(asked: tuple[Fault, list[str]]) -> tuple[Fault, Verdict]:
     """Plant a fault, run tests, and take it out again."""
     fault, tests = asked
-    path = _tree / "minibert" / fault.file
+    path = _tree / fault.path
     own = path.read_bytes(), path.stat()
     path.write_text(fault.source, "utf-8")
     try:
-        return fault, run(_tree, tests)
+        return fault, run(_tree, tests) if path.suffix == ".py" else run_native(_tree, fault, tests)
     finally:
         path.write_bytes(own[0])
         os.utime(path, ns=(own[1].st_atime_ns, own[1].st_mtime_ns))
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
             compiled.unlink()
+
+
+def run_native(tree: Path, fault: Fault, tests: Sequence[str]) -> Verdict:
+    """Run tests of a tree with a fault in C or C++: Python's, or those of the native program."""
+    part = str(fault.path.parent)
+    program = native_tests.program(part, fault.isa)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if tests and tests[0].startswith("tests/"):
+        [own] = (tree / "minibert" / "tokenizer").glob("_wordpiece.*.so")
+        contents = own.read_bytes()
+        subprocess.run([sys.executable, "-c", REBUILD], cwd=tree, capture_output=True, check=True)
+        verdict = run(tree, tests)
+        own.write_bytes(contents)
+        return verdict
+    same = program.same_code(tree, fault.file)
+    outcome, by = {True: ("same code", ""), None: ("not compiled", "")}.get(same) or program.run(tree, tests)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Verdict(outcome, by, round(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, 1))
+
+
+def native_tests_of(fault: Fault, stage: str) -> list[str]:
+    """Return the tests of a fault in C or C++ for a stage; an empty list is the whole native program."""
+    if stage == "nearest":
+        return [native_tests.NEAREST[fault.path.stem]] if fault.path.stem in native_tests.NEAREST else []
+    return (
+        [] if fault.isa else [str(one.relative_to(ROOT)) for one in sorted(TESTS.glob("tokenizer/test_*.py"))]
+    )
 
 
 def _pass(tests: Sequence[str]) -> Verdict:
@@ -197,7 +240,7 @@ def _pass(tests: Sequence[str]) -> Verdict:
 def key(fault: Any) -> tuple[str, ...]:
     """Return what a mutant is recognised by, of a `Fault` or of a line that was written."""
     fields = fault._asdict() if isinstance(fault, Fault) else fault
-    return tuple(fields[name] for name in ("file", "operator", "before", "after"))
+    return (*(fields[name] for name in ("file", "operator", "before", "after")), fields.get("isa", ""))
 
 
 def judged(place: Path) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -210,7 +253,8 @@ def summary(lines: Sequence[dict[str, Any]]) -> str:
     """Return a table by room, with the 95% interval of the share that is noticed."""
     from minibert.tasks.metrics import wilson
 
-    table = f"{'room':12} {'mutants':>8} {'noticed':>8} {'survived':>8}   share, 95% interval\n"
+    lines = [one for one in lines if one["outcome"] not in NOT_COUNTED]
+    table = f"{'room':16} {'mutants':>8} {'noticed':>8} {'survived':>8}   share, 95% interval\n"
     whole = Counter(one["room"] for one in lines)
     noticed = Counter(one["room"] for one in lines if one["outcome"] in NOTICED)
     for name in [*sorted(whole), "all"]:
@@ -218,7 +262,7 @@ def summary(lines: Sequence[dict[str, Any]]) -> str:
         if n:
             low, high = wilson(right, n)
             shares = f"{right / n:6.1%}  {low:.1%} to {high:.1%}"
-            table += f"{name:12} {n:8} {right:8} {n - right:8}   {shares}\n"
+            table += f"{name:16} {n:8} {right:8} {n - right:8}   {shares}\n"
     return table
 
 
@@ -235,13 +279,16 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="where lines are added: build/mutants-S.jsonl"
     )
+    parser.add_argument("--native", action="store_true", help="lines of C and C++ instead of Python")
     parser.add_argument("--nearest", action="store_true", help=f"only the {NEAREST} nearest files of tests")
     parser.add_argument("--summary", action="store_true", help="plant nothing")
     asked = parser.parse_args()
-    out = asked.out or ROOT / "build" / f"mutants-{asked.seed}.jsonl"
+    name = f"{'native-' if asked.native else ''}mutants-{asked.seed}.jsonl"
+    out = asked.out or ROOT / "build" / name
     out.parent.mkdir(parents=True, exist_ok=True)
     rooms = asked.rooms.split(",") if asked.rooms else []
-    sample = [one for one in faults(asked.count, asked.seed) if not rooms or one.room in rooms]
+    every = native_sample(asked.count, asked.seed) if asked.native else faults(asked.count, asked.seed)
+    sample = [one for one in every if not rooms or one.room in rooms]
     clean = True
     with tempfile.TemporaryDirectory() as folder:
         if not asked.summary:
@@ -254,11 +301,18 @@ def main() -> int:
     lines = [known[key(fault)] for fault in sample if key(fault) in known]
     for one in lines:
         if one["outcome"] == "survived":
-            print(
-                f"minibert/{one['file']}:{one['line']}: {one['before']} -> {one['after']} ({one['operator']})"
-            )
+            print(f"{one['file']}:{one['line']}: {one['before']} -> {one['after']} ({one['operator']})")
     print(summary(lines), end="")
     return 0 if clean else 1
+
+
+def native_sample(count: int, seed: int) -> Iterator[Fault]:
+    """Yield faults of lines of C and C++, each for an instruction set that this machine runs."""
+    sets = list(native_tests.instruction_sets())
+    programs = [native_tests.program(native_tests.WORDPIECE, "")]
+    programs += [native_tests.program(native_tests.KERNELS, isa) for isa in sets]
+    files = {file for one in programs for file in one.files if file.startswith("csrc/")}
+    return faults_in_c(count, seed, files, sets)
 
 
 def _meet(pool: Any, sample: Sequence[Fault], out: Path, which: slice, stage: str) -> None:
@@ -269,7 +323,8 @@ def _meet(pool: Any, sample: Sequence[Fault], out: Path, which: slice, stage: st
     for fault in sample:
         before = known.get(key(fault))
         if before is None or (before["outcome"] == "survived" and before["tests"] not in stages):
-            waiting.append((fault, tests_of(fault.file)[which]))
+            native = fault.file.startswith("csrc/")
+            waiting.append((fault, native_tests_of(fault, stage) if native else tests_of(fault.file)[which]))
     for fault, verdict in pool.imap_unordered(_judge, waiting):
         line = {"room": fault.room, **fault._asdict(), **verdict._asdict(), "tests": stage}
         del line["source"]
@@ -281,9 +336,8 @@ def _meet(pool: Any, sample: Sequence[Fault], out: Path, which: slice, stage: st
 def _pass_without_a_fault(pool: Any, sample: Sequence[Fault], out: Path) -> bool:
     """Tell whether all tests that have noticed a fault pass without one."""
     known = judged(out)
-    names = {known[key(fault)]["by"].removeprefix("import: ") for fault in sample if key(fault) in known} - {
-        ""
-    }
+    names = {known[key(fault)]["by"].removeprefix("import: ") for fault in sample if key(fault) in known}
+    names = {name for name in names if name.startswith("tests/") and not name.startswith("tests/native/")}
     outcome, by, _ = pool.apply(_pass, [sorted(names)]) if names else Verdict("survived", "", 0.0)
     if outcome != "survived":
         print(f"Without a fault, {by or 'a test'} fails as well: what it has noticed does not count.")

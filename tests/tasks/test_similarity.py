@@ -306,6 +306,21 @@ def test_a_score_that_is_not_a_number_is_refused(model, tmp_path, wrong):
     assert f"train.tsv, line 3: the column 'label' is {wrong!r}, not a number; correct it" in said
 
 
+def test_the_highest_and_the_lowest_cosine_are_scores(model, tmp_path):
+    rows = [("a", "b", 1), ("b", "c", -1), ("c", "d", 0.5), ("d", "a", -0.5)]
+    write_table(tmp_path / "train.tsv", HEADER, rows)
+    write_table(tmp_path / "dev.tsv", HEADER, rows)
+    prepared = prepare(small_options(model, tmp_path, "similarity"))
+    assert [one.label for one in prepared.data.dev_examples] == [label for *_, label in rows]
+
+
+@pytest.mark.parametrize("score", [1.5, -1.5])
+def test_a_score_beyond_both_is_refused(model, tmp_path, score):
+    write_table(tmp_path / "train.tsv", HEADER, [("a", "b", score)])
+    said = refused(prepare, small_options(model, tmp_path, "similarity"))
+    assert f"train.tsv, line 2: the label {score:g} is not a cosine, from -1 to 1" in said
+
+
 def test_a_score_that_is_not_a_cosine_is_refused(model, tmp_path):
     write_table(tmp_path / "train.tsv", HEADER, [("a", "b", 1), ("b", "c", 4.5)])
     said = refused(prepare, small_options(model, tmp_path, "similarity"))

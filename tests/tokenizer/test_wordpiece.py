@@ -12,6 +12,7 @@ from paths import GOLDEN as FOLDER
 from minibert.base.errors import InputError
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, greedy, native
 from minibert.tokenizer.added import AddedToken
+from minibert.tokenizer.wordpiece import text_rules
 
 GOLDEN = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))
 PIECES = ["un", "want", "##want", "##ed", "wa", "##ing", "low", "lowest", "##er", ",", "!", "中"]
@@ -408,3 +409,16 @@ def test_an_argument_of_transformers_is_told_before_the_folder_is_read():
         Tokenizer.from_pretrained("nowhere", core="python", do_lower_case=False)
     call = "Tokenizer.from_pretrained()"
     assert str(raised.value) == f"{call} has no argument 'do_lower_case'; did you mean lower_case?"
+
+
+@pytest.mark.parametrize(
+    ("switch", "expected"),
+    [
+        ("cased", {"lower_case": False, "strip_accents": False}),
+        ("keep_accents", {"strip_accents": False}),
+        ("segmented", {"tokenize_chinese_chars": False}),
+    ],
+)
+def test_each_switch_for_splitting_text_gives_its_arguments(switch, expected):
+    assert text_rules() == {}
+    assert text_rules(**{switch: True}) == expected
