@@ -4,11 +4,11 @@
         [--epochs N] [--train-examples N] [--book FILE] [--threads N] [--out FOLDER] [--table] [--quick]
 
 Each model, and the first of them with its initial values, is fine-tuned for each task by the recipe of
-minibert, but at 2e-4 and without dropout, and the epoch that is best on dev counts. Beside them stand the most frequent
-answer, or the mean, and a bag of words (naive Bayes). Nats per byte are those of whole words, on WikiText-2's
-test and on a book. Each measurement is a cell, and each finished cell a file in --out: what was stopped goes
-on where it was, and --table prints what there is, as Markdown. The interval is that of the first model over
-dev examples, the mean of its seeds'; what other seeds would have given is not in it.
+minibert, but at 2e-4 and without dropout, and the epoch that is best on dev counts. Beside them stand the
+most frequent answer, or the mean, and a bag of words (naive Bayes). Nats per byte are those of whole words,
+on WikiText-2's test and on a book. Each measurement is a cell, and each finished cell a file in --out: what
+was stopped goes on where it was, and --table prints what there is, as Markdown. The interval is that of the
+first model over dev examples, the mean of its seeds'; what other seeds would have given is not in it.
 """
 
 import argparse
