@@ -271,7 +271,6 @@ def same_recipe(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:
         for field in dataclasses.fields(FinetuneOptions)
         if field.default is not dataclasses.MISSING and field.name in wanted
     }
-    stored = {FinetuneOptions.RENAMED.get(name, name): value for name, value in stored.items()}
     return json.loads(json.dumps(defaults)) | stored == wanted
 
 

@@ -249,7 +249,7 @@ def _asked(
     if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
         return task.read(Path(options.data), split)
     train, dev = read_examples(task, options)
-    if same_task:
+    if options.split_dev is not None and same_task:
         _require_unchanged(folder, data or options.data, dev)
     return dev if split == "dev" else train
 

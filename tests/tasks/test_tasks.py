@@ -368,22 +368,6 @@ def test_classes_without_a_second_example_leave_nothing_to_measure_on():
         splitting.split(labelled(a=1, b=1, c=1), 0.5, stratified=True)
 
 
-def test_a_run_that_was_divided_without_regard_to_classes_keeps_its_parts(tmp_path):
-    rows = [(f"text {n}", "ab"[n < 30]) for n in range(300)]
-    table = write_table(tmp_path / "all.tsv", ("text", "label"), rows)
-    now = FinetuneOptions("classify", table, "m", split_dev=0.1).resolved()
-    task = registry.create("classify")
-    now.save(tmp_path / "finetune.json")
-    assert FinetuneOptions.load(tmp_path / "finetune.json") == now
-    stored = json.loads((tmp_path / "finetune.json").read_text())
-    del stored["stratified"]  # as such files were
-    (tmp_path / "finetune.json").write_text(json.dumps(stored))
-    before = FinetuneOptions.resumed(tmp_path / "finetune.json")
-    assert read_examples(task, before) == splitting.split(task.read(table, "dev"), 0.1)
-    assert read_examples(task, before) != read_examples(task, now)
-    assert counted(read_examples(task, now)[1]) == dict(a=27, b=3)
-
-
 @pytest.mark.parametrize("damaged", ["train", "dev"])
 @pytest.mark.parametrize("other", [False, True])
 def test_a_damaged_file_is_refused_and_not_passed_over_for_another(tmp_path, damaged, other):
