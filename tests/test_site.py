@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.util
 import json
+import logging
 import re
 from types import SimpleNamespace
 
@@ -149,7 +150,8 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("theme", ["pygments_style", "pygments_dark_style"])
-def test_code_can_be_read_on_its_background(conf, theme):
+def test_code_can_be_read_on_its_background(conf, theme, monkeypatch):
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # the styles' package configures the root
     style = pytest.importorskip("pygments.styles").get_style_by_name(getattr(conf, theme))
     ground = luminance(style.background_color.removeprefix("#"))
     for token, look in style:
