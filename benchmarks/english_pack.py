@@ -33,7 +33,7 @@ TEXT = """\
   [4.0](https://creativecommons.org/licenses/by-sa/4.0/) today); books in the public domain, among them the 16
   that come with minibert. Left out are texts of the tasks that the model is measured on, copies, and one
   book; `benchmarks/english.py` of the project has the rules.
-- Packed in float16 by `benchmarks/english_pack.py`, without what was not trained."""
+- Packed in float16 by `benchmarks/english_pack.py`."""
 USE = """\
 ## Use
 
@@ -136,9 +136,18 @@ def card_of(run: Path, about: Exported) -> str:
     card = replaced(r"^- Text: [^\n]*$", TEXT, card)
     card = replaced(r"^## Use\n.*?(?=^## )", USE, card)
     card = replaced("that it and the model before it learnt from", "that it learnt from", card)
+    card = re.sub(
+        "^- Begun from the weights of `([^`]*)`.$", lambda found: before(run, found[1]), card, flags=re.M
+    )
     card = re.sub(r'"dataset": {[^}]*}', DATASET, card)
     card = replaced(f"^{LIBRARY}", f'{LIBRARY}license: "apache-2.0"\n', card)
     return replaced(f"^- {re.escape(LIMITS[-1])}\n", "", card) + LICENCE
+
+
+def before(run: Path, name: str) -> str:
+    """Return the line about the run beside it that this one began with."""
+    report = read_json(run.parent / name / "report.json", {"steps": int, "tokens": int})
+    return f"- Before: {report['steps']:,} steps, {report['tokens']:,} tokens, on single texts."
 
 
 def replaced(pattern: str, text: str, card: str) -> str:
