@@ -42,7 +42,7 @@ TASKS = {  # with the folder of their files
     "qnli-dev": ("QNLI (its dev file divided)", "glue"),
     "ner": ("CoNLL-2003", "ner"),
 }
-# It was pre-trained without dropout; at the recipe's rate for its width, 7e-4, pairs are not learnt.
+# It was pre-trained without dropout; at the recipe's rate for its width, 7e-4, STS-B is not learnt.
 OF_ENGLISH: dict[str, Any] = {"dropout": 0.0, "learning_rates": (2e-4,)}
 # The recipe reads two windows of 512 tokens in a step, and `english` has seen texts of up to 128.
 CHANGED: dict[str, dict[str, Any]] = {"ner": {"max_length": 128, "batch_size": 8}}
