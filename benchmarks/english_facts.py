@@ -122,8 +122,9 @@ def norm_of(tensors: list[np.ndarray]) -> float:
 def trained(run: Path, model: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the tensors of a model that the run trained."""
     _, params, _ = hub.load(model)
+    untrained = untrained_in(run)
     for name, value in hub.to_hf(params).items():
-        if not name.startswith(untrained_in(run)):
+        if not name.startswith(untrained):
             yield name, value.astype(np.float64)
 
 

@@ -259,8 +259,8 @@ def _require_unchanged(folder: Path, data: str | Path, dev: list[Any]) -> None:
 
     Which examples are in dev depends on all of them, so the dev part of changed data has trained ones in it.
     """
-    report = load_report(folder)
-    if report and report.get("dev_crc32", fingerprint(dev)) != fingerprint(dev):
+    report = load_report(folder) or {}
+    if "dev_crc32" in report and report["dev_crc32"] != fingerprint(dev):
         what = f"'{data}' has changed since '{folder}' was trained on it, so its dev part is another one"
         raise InputError(f"{what}, with trained examples in it; restore the file, or give other data.")
 
