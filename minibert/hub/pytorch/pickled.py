@@ -86,6 +86,8 @@ def _read_archive(file: BinaryIO) -> Read:
             is_wrong = info.file_size > PICKLE_LIMIT if size is None else info.file_size != size
             if is_wrong:
                 raise ValueError(f"{member} has {info.file_size} bytes in place of {size or PICKLE_LIMIT}")
+            if info.compress_size != info.file_size:  # so many bytes would be allocated
+                raise ValueError(f"{member} has two lengths, {info.file_size} and {info.compress_size}")
             return archive.read(info)
 
         if folder + "byteorder" in archive.NameToInfo and read("byteorder") != b"little":

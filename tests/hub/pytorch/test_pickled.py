@@ -382,6 +382,23 @@ def test_a_damaged_pickle_raises_nothing_but_expected_errors(data):
         Machine().run(io.BytesIO(bytes(content)))
 
 
+@pytest.mark.parametrize("member", ["data.pkl", "data/0"])
+def test_a_stored_member_that_claims_gibibytes_allocates_none_of_them(member, tmp_path):
+    path = archive(tmp_path / "x.bin", ended({"a": tensor()}))
+    data = bytearray(path.read_bytes())
+    at = data.rindex(f"archive/{member}".encode()) - 46  # where the archive's directory describes it
+    assert data[at : at + 4] == b"PK\1\2"
+    data[at + 20 : at + 24] = struct.pack("<I", 2**30)
+    path.write_bytes(data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=f"{member} has two lengths, [0-9]+ and {2**30}"):
+            read_pickled(path)
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
+
+
 HUGE = tensor(storage("0", 2**40), shape=(1,), strides=(1,))
 MUCH = {
     "memo": b"\x80\2Nr\xff\xff\xff\xff0.",
