@@ -32,6 +32,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +61,7 @@ from small_tasks import small_options, write_model, write_sst2  # noqa: E402
 from minibert.base.errors import InputError, RunError  # noqa: E402
 
 KEPT = FIXTURES / "fuzzed"
+RUNS = "runs.jsonl"  # in `--out`: a line for each reader that was fuzzed
 KEPT_BYTES = 4096  # of a reader's archive, about
 MOST_SECONDS = 2.0  # of the processor, for one input
 MORE_MEMORY = 1 << 30  # bytes of address space, beyond what the process has
@@ -94,6 +96,7 @@ class Watch:
         self.folder: str | None = None  # None: nothing is watched
         self.may_open_others = False
         self.seen: list[str] = []
+        self._resolved = cache(os.path.realpath)  # which a reader can't change: os.symlink is forbidden
         sys.addaudithook(self._note)
 
     def _note(self, event: str, arguments: tuple) -> None:
@@ -102,7 +105,7 @@ class Watch:
         if event in FORBIDDEN:
             self.seen.append(f"{event} {arguments!r:.200}")
         if event == "open" and isinstance(arguments[0], str | bytes) and not self.may_open_others:
-            path = os.path.realpath(os.fsdecode(arguments[0]))
+            path = self._resolved(os.fsdecode(arguments[0]))
             if not path.startswith((self.folder, *self.also, *OWN)):
                 self.seen.append(f"open {path!r:.200}")
 
@@ -110,7 +113,7 @@ class Watch:
     def over(self, folder: Path, may_open_others: bool = False) -> Iterator[list[str]]:
         """Watch what the block does; yield the list of what it must not."""
         self.seen, self.may_open_others = [], may_open_others
-        self.folder = os.path.realpath(folder)
+        self.folder = self._resolved(folder)
         try:
             yield self.seen
         finally:
@@ -127,8 +130,7 @@ class Target:
 
     def judge(self, data: bytes) -> Found | None:
         """Read a file of these bytes; say what was wrong with the reader, if anything was."""
-        self.file.unlink(missing_ok=True)  # and not written over: it may be mapped
-        self.file.write_bytes(data)
+        write_anew(self.file, data)
         began = time.process_time()
         raised: BaseException | None = None
         with self.watch.over(self.folder, self.file.name in NAMING) as seen:
@@ -150,6 +152,17 @@ class Target:
         if found is None and seconds > MOST_SECONDS:
             found = Found("more than 2 seconds", f"{seconds:.1f}")
         return found
+
+
+def write_anew(path: Path, data: bytes) -> None:
+    """Write a file, and not over another, which may be mapped; with fewer calls than pathlib makes."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        os.write(handle, data)
+    finally:
+        os.close(handle)
 
 
 def place_of(error: BaseException) -> str:
@@ -358,6 +371,9 @@ def _all_of(table: dict[str, Reader], options: argparse.Namespace, scratch: Path
             worst = 1
             continue
         record = json.loads(result.read_text())
+        with open(options.out / RUNS, "a", encoding="utf-8") as runs:
+            when = time.strftime("%Y-%m-%dT%H:%M:%S")
+            runs.write(json.dumps({"reader": name, "ended": when, **record}) + "\n")
         rate = record["inputs"] / max(record["seconds"], 1e-9)
         print(f"{name}: {record['inputs']:,} inputs in {record['seconds']} s ({rate:,.0f}/s)", flush=True)
         for what in record["found"].values():

@@ -4,7 +4,6 @@ import bz2
 import gzip
 import json
 import lzma
-import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +18,15 @@ from torch_files import archive, ended, older, storage, tensor
 
 from minibert.base.reading import byte_pieces
 from minibert.core.config import BertConfig
-from minibert.data.shards.store import META, _crc32_of_meta
+from minibert.data.corpus import sentences
+from minibert.data.shards.store import META, _crc32_of_meta, write_shards
 from minibert.finetuning.frozen.activations import _mapped, _new_file
 from minibert.hub.checkpoint import load_checkpoint, save_checkpoint
 from minibert.hub.hugging_face import read_tensors
 from minibert.hub.pytorch.pickled import read_pickled
 from minibert.hub.tensorflow.bundle import Bundle
 from minibert.model.params import initialise
+from minibert.tokenizer import Tokenizer
 
 TEXT = b"A cat sat.\nIt purred.\n\nA dog ran.\n" * 3
 SHAPE = (4, 3)  # of the array of activations
@@ -66,9 +67,11 @@ def write_small(small: Path) -> None:
     optimizer = SimpleNamespace(m=params.flat, v=params.flat, updates=3)
     state = {"step": 3, "position": [0, 3], "seconds": 1.25, "plan": {"total_steps": 4}}
     save_checkpoint(small / "step-000000003.safetensors", params, optimizer, state)
-    shutil.copytree(small.parent / "parts/00001-of-00002", small / "shards")
+    (small / "text").write_bytes(TEXT)
+    write_shards(sentences(small / "text"), Tokenizer.from_pretrained(small.parent / "model"), small / "shards")
     _new_file(small / "layer.npy", np.dtype("f4"), SHAPE)[:] = 1
-    for suffix, packer in {"gz": gzip, "xz": lzma, "bz2": bz2, "zst": zstd}.items():
+    (small / "text.bz2").write_bytes(bz2.compress(TEXT, 1))  # the least memory, and so the quickest
+    for suffix, packer in {"gz": gzip, "xz": lzma, "zst": zstd}.items():
         (small / f"text.{suffix}").write_bytes(packer.compress(TEXT))
 
 
