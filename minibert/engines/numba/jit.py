@@ -33,6 +33,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 PRECISIONS = (np.dtype(np.float32), np.dtype(np.float64))
 GRAIN = 1 << 16  # elements of a range: some 30 microseconds of work, ten times what it costs to start one
 
+# A SystemError that Numba raises where it was refused memory and could not say so.
+NO_REASON = "error return without exception set"
+
 # Annotations of a kernel's arguments. Each holds a function from the precision `real` to Numba's type; int
 # and bool do not depend on it.
 Real = Annotated[Any, lambda real: real]
@@ -82,11 +85,22 @@ class Kernel:
         self._compiled = _cached(function)
 
     def __call__(self, *args: Any) -> None:
-        """Run the kernel in the precision of its first argument, an array."""
+        """Run the kernel in the precision of its first argument, an array.
+
+        Raises
+        ------
+        MemoryError
+            When there is not enough memory to compile, load or run it.
+        """
         dtype = args[0].dtype
-        if dtype not in self._ready:
-            self.prepare(dtype)
-        self._compiled(*args)
+        try:
+            if dtype not in self._ready:
+                self.prepare(dtype)
+            self._compiled(*args)
+        except SystemError as error:
+            if NO_REASON not in str(error):
+                raise
+            raise MemoryError(f"the kernel {self.name} got none from the system") from error
 
     def prepare(self, dtype: np.dtype) -> Compiled:
         """Compile the kernel for a precision, or load its machine code.

@@ -29,6 +29,7 @@ from minibert.engines.numba import (
     jit as numba_jit,
     ops as numba_ops,
     products as numba_products,
+    rows as numba_rows,
 )
 
 NUMPY, NUMBA = Ops(), engines.create("numba", threads=2)
@@ -391,6 +392,24 @@ def test_types_that_were_not_foreseen_are_an_error_and_nothing_is_compiled_for_t
     with pytest.raises(TypeError, match="No matching definition"):
         numba_products.matmul(draw(4, 4), draw(4, 4, dtype="float32"), draw(4, 4), 0, 4)
     assert all(len(one._compiled.signatures) <= len(numba_jit.PRECISIONS) for one in numba_jit.KERNELS)
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "text"),
+    [
+        (SystemError("CPUDispatcher: " + numba_jit.NO_REASON), MemoryError, "multiply got none from the system"),
+        (SystemError("unknown error when calling native function"), SystemError, "unknown error"),
+    ],
+)
+def test_memory_that_the_system_refused_is_a_memory_error(raised, expected, text, monkeypatch):
+    def refused(*args):
+        raise raised
+
+    multiply = numba_jit.Kernel(numba_rows.multiply._compiled.py_func)
+    monkeypatch.setattr(multiply, "_ready", {np.dtype(np.float32)})
+    monkeypatch.setattr(multiply, "_compiled", refused)
+    with pytest.raises(expected, match=text):
+        multiply(draw(4, dtype="float32"), draw(4, dtype="float32"), np.empty(4, np.float32), 0, 4)
 
 
 # Compiling
