@@ -94,3 +94,42 @@ def test_mutated_files_get_good_checksums_and_are_read_past_them(parser, genuine
     finally:
         place.write_bytes(sound)
     assert refusals == {True, False}  # some are left as they are
+
+
+# The record
+
+
+def test_the_table_adds_up_runs_and_findings():
+    def run(reader, inputs, **found):
+        return {"reader": reader, "inputs": inputs, "found": found}
+
+    runs = [
+        run("npy", 1000),
+        run("npy", 500, a="b"),
+        run("one", 3),
+        run("two", 7, a="b", c="d"),
+        run("two", 5),
+    ]
+    lines = fuzz_readers.table(runs, ["one", "two", "three"]).splitlines()
+    assert "| stored activations (`.npy`) | 1,500 | 1 |" in lines
+    assert "| 2 of the 3 others, 3 to 12 each, half of them 12 or more | 15 | 2 |" in lines
+    assert lines[-1] == "| together | 1,515 | 3 |"
+
+
+def test_every_quick_reader_has_its_line_on_the_page():
+    assert list(fuzz_readers.TITLES) == [parser.name for parser in PARSERS]
+
+
+def test_runs_are_added_to_the_record_once(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text(f"above\n{fuzz_readers.BEGIN}\nto be replaced\n{fuzz_readers.END}\nbelow\n")
+    monkeypatch.setattr(fuzz_readers, "PAGE", page)
+    monkeypatch.setattr(fuzz_readers, "RECORD", tmp_path / "record")
+    line = '{"reader": "wiki.xml", "ended": "1", "inputs": 7, "found": {}}\n'
+    (tmp_path / fuzz_readers.RUNS).write_text(line)
+    for _ in range(2):
+        fuzz_readers.write_table(tmp_path)
+    assert (tmp_path / "record").read_text() == line
+    text = page.read_text()
+    assert "| together | 7 | 0 |" in text and "to be replaced" not in text
+    assert text.startswith("above\n") and text.endswith("\nbelow\n")

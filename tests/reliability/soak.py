@@ -3,10 +3,12 @@
     make soak                    every cell of the matrix once; it goes on where it was stopped
     make soak ARGS='--jobs pre-training --engines numpy --disturbances SIGKILL --count 20'
     make soak ARGS='--long 240'  four hours of one training: memory, open files, speed; see `long_run`
-    make soak ARGS=--table       write what was found into docs/reliability.md
+    make soak ARGS=--table       add what was found to the record, and write docs/reliability.md's table
 
-A finished cell is a line of JSON in build/soak.jsonl. After a disturbance the checkpoints have to load; then
-the command is given again, and has to end with the bytes, the log and the files of an undisturbed run.
+A finished cell is a line of JSON in build/soak.jsonl, and after `--table` in benchmarks/recorded/soak.jsonl,
+where lines with `times` have the counts of cells whose own lines are lost. After a disturbance the
+checkpoints have to load; then the command is given again, and has to end with the bytes, the log and the
+files of an undisturbed run.
 """
 
 import argparse
@@ -37,6 +39,7 @@ ENGINES = ("numpy", "numba", "cpp", "jax")
 ANY = "none"  # the engine of jobs in which none computes
 COLUMNS = (*ENGINES, ANY)
 RESULTS = ROOT / "build" / "soak.jsonl"
+RECORD = ROOT / "benchmarks" / "recorded" / "soak.jsonl"
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 KEY = ("job", "engine", "disturbance", "number", "seed")  # of a cell
@@ -189,17 +192,17 @@ def cells(jobs, engines, disturbances, count):
                         yield job, engine, disturbance, number
 
 
-def stored():
-    """Return the cells that are done, by their key."""
-    if not RESULTS.exists():
+def stored(path):
+    """Return the lines of a file by their key: cells, or counts of cells that lack a part of it."""
+    if not path.exists():
         return {}
-    rows = [json.loads(line) for line in RESULTS.read_text("utf-8").splitlines()]
-    return {tuple(row[name] for name in KEY): row for row in rows}
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return {tuple(row.get(name) for name in KEY): row for row in rows}
 
 
 def soak(wanted, seed):
     """Run the cells that are missing, and add each to the file."""
-    done = stored()
+    done = stored(RESULTS)
     missing = [cell for cell in wanted if (*cell, seed) not in done]
     print(f"{len(missing)} of {len(wanted)} cells are to be run", flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -238,8 +241,10 @@ def faults_of(row):
 
 def table(rows):
     """Make the Markdown of the page."""
-    rows = [row for row in rows if row["asked"] is not None]
-    counts = collections.Counter((row["job"], row["engine"]) for row in rows)
+    rows = [row for row in rows if row.get("asked", True) is not None]
+    counts = collections.Counter()
+    for row in rows:
+        counts[row.get("job"), row.get("engine")] += row.get("times", 1)
     lines = ["| job | " + " | ".join(COLUMNS) + " |", "|---|" + "---:|" * len(COLUMNS)]
     for job in JOBS:
         shown = [str(counts[job, engine] or "–") for engine in COLUMNS]
@@ -249,20 +254,28 @@ def table(rows):
     lines += ["", "| disturbance | how | times | lost | differing | tracebacks | left behind | not resumed |"]
     lines.append("|---|---|" + "---:|" * 6)
     for name, kind in DISTURBANCES.items():
-        met = [row for row in rows if row["disturbance"] == name]
-        sums = [sum(row[fault] for row in met) for fault in FAULTS]
-        lines.append(f"| {name} | {kind.about} | {len(met)} | {' | '.join(map(str, sums))} |")
-    sums = [sum(row[fault] for row in rows) for fault in FAULTS]
-    lines.append(f"| together | | {len(rows)} | {' | '.join(map(str, sums))} |")
+        met = [row for row in rows if row.get("disturbance") == name]
+        lines.append(f"| {name} | {kind.about} | {sums_of(met)} |")
+    met = [row for row in rows if "disturbance" in row]
+    lines.append(f"| together | | {sums_of(met)} |")
     return "\n".join(lines)
 
 
+def sums_of(rows):
+    """Return the cells of a line of the table: how often, and what was found."""
+    sums = [sum(row.get("times", 1) for row in rows)]
+    sums += [sum(row[fault] for row in rows) for fault in FAULTS]
+    return " | ".join(map(str, sums))
+
+
 def write_table():
-    """Write the table between the two marks of the page."""
+    """Add the cells that were run to the record; write the table between the two marks of the page."""
+    rows = stored(RECORD) | stored(RESULTS)
+    RECORD.write_text("".join(f"{json.dumps(row)}\n" for row in rows.values()), "utf-8")
     page = PAGE.read_text("utf-8")
     before, rest = page.split(BEGIN)
     after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(stored().values())}\n\n{END}{after}", "utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(rows.values())}\n\n{END}{after}", "utf-8")
 
 
 def listed(known):
@@ -290,7 +303,7 @@ def main(argv=None):
     )
     parser.add_argument("--count", type=int, default=1, help="how often each cell is run (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
-    parser.add_argument("--table", action="store_true", help="write what was found into docs/reliability.md")
+    parser.add_argument("--table", action="store_true", help="add to the record, renew docs/reliability.md")
     parser.add_argument("--long", type=float, metavar="MINUTES", help="train once, for so long")
     arguments = parser.parse_args(argv)
     if arguments.long:

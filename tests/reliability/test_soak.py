@@ -1,5 +1,6 @@
 """A sample of `make soak`, and that it notices what it is there to find."""
 
+import json
 import os
 import random
 import signal
@@ -125,6 +126,27 @@ def test_the_table_counts_what_was_found():
     assert "| sweep | – | – | – | 2 | – |" in lines and "| together | 0 | 0 | 0 | 2 | 0 |" in lines
     assert "| together | | 2 | 2 | 0 | 0 | 0 | 0 |" in lines
     assert any(line.startswith("| Ctrl-C |") and line.endswith("| 1 | 2 | 0 | 0 | 0 | 0 |") for line in lines)
+
+
+def test_cells_are_added_to_the_record_once_and_earlier_counts_stay(tmp_path, monkeypatch):
+    clean = dict.fromkeys(FAULTS, 0)
+    earlier = {"job": "sweep", "engine": "jax", "times": 5}, {"disturbance": "SIGKILL", "times": 5, **clean}
+    cell = {"job": "sweep", "engine": "jax", "disturbance": "SIGKILL", "number": 0, "seed": 0, "asked": {}}
+    page = tmp_path / "page.md"
+    page.write_text(f"above\n{soak.BEGIN}\nto be replaced\n{soak.END}\nbelow\n")
+    for name in ("page", "record", "results"):
+        monkeypatch.setattr(soak, name.upper(), tmp_path / (name if name != "page" else "page.md"))
+    (tmp_path / "record").write_text("".join(json.dumps(row) + "\n" for row in earlier))
+    (tmp_path / "results").write_text(json.dumps(cell | clean) + "\n")
+    for _ in range(2):
+        soak.write_table()
+    assert [json.loads(line) for line in (tmp_path / "record").read_text().splitlines()] == [
+        *earlier,
+        cell | clean,
+    ]
+    text = page.read_text()
+    assert "| sweep | – | – | – | 6 | – |" in text and "| together | | 6 | 0 | 0 | 0 | 0 | 0 |" in text
+    assert text.startswith("above\n") and text.endswith("\nbelow\n") and "to be replaced" not in text
 
 
 def test_a_long_run_is_judged_after_its_warm_up():

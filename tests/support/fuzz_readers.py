@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of every reader by Atheris (`make fuzz-readers`): any bytes are read or refused.
 
     python tests/support/fuzz_readers.py [NAME ...] [--inputs 100000] [--seconds S] [--out build/fuzz-readers]
-        [--keep] [--list]
+        [--keep] [--list] [--table]
 
 A reader is one of `readers.READERS`, which read whole folders, or of `PARSERS`, the quick ones of binary
 formats. It begins with its genuine file and what it found before (`OUT/NAME/corpus`); Atheris (libFuzzer)
@@ -15,10 +15,12 @@ input kept (`OUT/NAME/found-N`), when a reader
 
 Each reader runs in a process of its own. `--keep` chooses a few small inputs that run lines which the genuine
 file does not, some four KB for a reader, and puts them into tests/fixtures/fuzzed, which tests/test_fuzzed.py
-reads again.
+reads again. `--table` adds the runs in `OUT` to benchmarks/recorded/fuzz_readers.jsonl, and writes the table
+of all runs into docs/reliability.md.
 """
 
 import argparse
+import collections
 import json
 import os
 import random
@@ -45,7 +47,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests/misuse")]
 ROOMS = "api ask base cli data experiments finetuning hub pretraining reports tasks tokenizer training"
 INSTRUMENTED = [f"minibert.{room}" for room in (*ROOMS.split(), "verification")]
 IS_PROGRAM = __name__ == "__main__"
-if IS_PROGRAM and not {"--keep", "--list"} & {*sys.argv}:
+if IS_PROGRAM and not {"--keep", "--list", "--table"} & {*sys.argv}:
     import atheris
 
     with atheris.instrument_imports(include=INSTRUMENTED), redirect_stderr(StringIO()):
@@ -53,7 +55,7 @@ if IS_PROGRAM and not {"--keep", "--list"} & {*sys.argv}:
         import readers  # noqa: F401
 
 from mutations import one_spoiled  # noqa: E402
-from parsers import PARSERS, write_small  # noqa: E402
+from parsers import META, PARSERS, SHARDS, write_small  # noqa: E402
 from paths import FIXTURES  # noqa: E402
 from readers import READERS, Reader, numbered, write_genuine  # noqa: E402
 from small_tasks import small_options, write_model, write_sst2  # noqa: E402
@@ -65,6 +67,19 @@ RUNS = "runs.jsonl"  # in `--out`: a line for each reader that was fuzzed
 KEPT_BYTES = 4096  # of a reader's archive, about
 MOST_SECONDS = 2.0  # of the processor, for one input
 MORE_MEMORY = 1 << 30  # bytes of address space, beyond what the process has
+RECORD = ROOT / "benchmarks" / "recorded" / "fuzz_readers.jsonl"
+PAGE = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- fuzz: begin -->", "<!-- fuzz: end -->"
+TITLES = {  # of the quick readers, on the page
+    "safetensors": "safetensors",
+    "pickle": "`pytorch_model.bin`, zip archive",
+    "older-pickle": "`pytorch_model.bin`, older layout",
+    "table": "TensorFlow's index and data",
+    "checkpoint": "checkpoint",
+    **{f"shards-{name}": f"token shards, `{name}`" for name in (META, *SHARDS)},
+    "npy": "stored activations (`.npy`)",
+    **{f"packed.{suffix}": f"text in `.{suffix}`" for suffix in ("gz", "xz", "bz2", "zst")},
+}
 MARK = b"@FOLDER@"  # stands in what is kept for the folder of the genuine files
 FORBIDDEN = {
     *("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork"),
@@ -306,6 +321,41 @@ def kept_inputs(name: str, folder: Path) -> list[bytes]:
         return [archive.read(one).replace(MARK, os.fsencode(folder)) for one in archive.namelist()]
 
 
+# The record
+
+
+def table(runs: list[dict[str, Any]], others: list[str]) -> str:
+    """Make the Markdown of the page."""
+    inputs: collections.Counter[str] = collections.Counter()
+    found: collections.Counter[str] = collections.Counter()
+    for run in runs:
+        inputs[run["reader"]] += run["inputs"]
+        found[run["reader"]] += len(run["found"])
+    lines = ["| reader | inputs | found |", "|---|---:|---:|"]
+    lines += [f"| {title} | {inputs[name]:,} | {found[name]} |" for name, title in TITLES.items()]
+    read = sorted(inputs[name] for name in others if inputs[name])
+    middle = f"{read[0]:,} to {read[-1]:,} each, half of them {read[len(read) // 2]:,} or more"
+    what = f"{len(read)} of the {len(others)} others, {middle}"
+    lines.append(f"| {what} | {sum(read):,} | {sum(found[name] for name in others)} |")
+    lines.append(f"| together | {inputs.total():,} | {found.total()} |")
+    return "\n".join(lines)
+
+
+def write_table(out: Path) -> None:
+    """Add the runs of a folder to the record; write the table between the two marks of the page."""
+    runs = {}
+    for path in filter(Path.exists, (RECORD, out / RUNS)):
+        for line in path.read_text("utf-8").splitlines():
+            run = json.loads(line)
+            runs[run["reader"], run["ended"]] = run
+    RECORD.write_text("".join(f"{json.dumps(run)}\n" for run in runs.values()), "utf-8")
+    page = PAGE.read_text("utf-8")
+    before, rest = page.split(BEGIN)
+    after = rest.split(END)[1]
+    made = table(list(runs.values()), [numbered(one) for one in READERS])
+    PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", "utf-8")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="readers; all by default")
@@ -315,15 +365,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--scratch", type=Path, default=Path("/dev/shm"), help="where files are written anew")
     parser.add_argument("--keep", action="store_true", help="choose what is kept in tests/fixtures/fuzzed")
     parser.add_argument("--list", action="store_true", help="print the names of the readers")
+    parser.add_argument("--table", action="store_true", help="add to the record, renew docs/reliability.md")
     options = parser.parse_args(arguments)
-    table = named()
+    if options.table:
+        write_table(options.out)
+        return 0
+    known = named()
     if options.list:
-        print("\n".join(table))
+        print("\n".join(known))
         return 0
     scratch = options.scratch / f"fuzz-readers-{os.getpid()}"
     scratch.mkdir()
     try:
-        return _all_of(table, options, scratch)
+        return _all_of(known, options, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -341,12 +395,12 @@ def _alone(target: Target, name: str, out: Path, options: argparse.Namespace) ->
     fuzz(target, out, options.inputs, options.seconds)
 
 
-def _all_of(table: dict[str, Reader], options: argparse.Namespace, scratch: Path) -> int:
+def _all_of(known: dict[str, Reader], options: argparse.Namespace, scratch: Path) -> int:
     warnings.simplefilter("ignore", UserWarning)
     warnings.simplefilter("error", RuntimeWarning)  # NumPy's, of what should have been refused
     genuine, worst = everything(scratch), 0
     watch = Watch(scratch / "SST-2", scratch / "small")  # of the options of the genuine fine-tuning
-    for name in options.names or table:
+    for name in options.names or known:
         out = options.out / name.replace("/", "--")
         out.mkdir(parents=True, exist_ok=True)
         place = scratch / "place"
@@ -356,7 +410,7 @@ def _all_of(table: dict[str, Reader], options: argparse.Namespace, scratch: Path
         child = os.fork()
         if not child:
             try:
-                _alone(Target(table[name], place, watch), name, out, options)
+                _alone(Target(known[name], place, watch), name, out, options)
             except BaseException:
                 traceback.print_exc()
             finally:

@@ -68,7 +68,9 @@ def write_small(small: Path) -> None:
     state = {"step": 3, "position": [0, 3], "seconds": 1.25, "plan": {"total_steps": 4}}
     save_checkpoint(small / "step-000000003.safetensors", params, optimizer, state)
     (small / "text").write_bytes(TEXT)
-    write_shards(sentences(small / "text"), Tokenizer.from_pretrained(small.parent / "model"), small / "shards")
+    write_shards(
+        sentences(small / "text"), Tokenizer.from_pretrained(small.parent / "model"), small / "shards"
+    )
     _new_file(small / "layer.npy", np.dtype("f4"), SHAPE)[:] = 1
     (small / "text.bz2").write_bytes(bz2.compress(TEXT, 1))  # the least memory, and so the quickest
     for suffix, packer in {"gz": gzip, "xz": lzma, "zst": zstd}.items():

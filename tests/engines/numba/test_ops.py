@@ -397,7 +397,11 @@ def test_types_that_were_not_foreseen_are_an_error_and_nothing_is_compiled_for_t
 @pytest.mark.parametrize(
     ("raised", "expected", "text"),
     [
-        (SystemError("CPUDispatcher: " + numba_jit.NO_REASON), MemoryError, "multiply got none from the system"),
+        (
+            SystemError("CPUDispatcher: " + numba_jit.NO_REASON),
+            MemoryError,
+            "multiply got none from the system",
+        ),
         (SystemError("unknown error when calling native function"), SystemError, "unknown error"),
     ],
 )
