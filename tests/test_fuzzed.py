@@ -2,10 +2,11 @@
 
 import os
 import random
+from types import SimpleNamespace
 
 import fuzz_readers
 import pytest
-from fuzz_readers import Target, Watch, kept_inputs, mutated, named
+from fuzz_readers import Target, Watch, kept_inputs, mutated, named, remembered
 from parsers import PARSERS, write_small
 from readers import Reader, write_genuine
 
@@ -94,6 +95,22 @@ def test_mutated_files_get_good_checksums_and_are_read_past_them(parser, genuine
     finally:
         place.write_bytes(sound)
     assert refusals == {True, False}  # some are left as they are
+
+
+# That it is quick
+
+
+def test_words_are_parsed_once_and_each_command_gets_its_own_copy():
+    parsed = []
+
+    def parse(words):
+        parsed.append(words)
+        return SimpleNamespace(words=words)
+
+    parse_once = remembered(parse)
+    first, second, other = parse_once(["a"]), parse_once(["a"]), parse_once(["b"])
+    assert (first.words, second.words, other.words) == (["a"], ["a"], ["b"])
+    assert first is not second and parsed == [["a"], ["b"]]
 
 
 # The record
