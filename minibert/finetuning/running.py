@@ -261,10 +261,24 @@ class Run(ABC):
             return State(params, self.optimizer(params), plan=plan)
         state = State(checkpoint.params, self.optimizer(checkpoint.params))
         state.restore(checkpoint)
-        now = self.prepared.data.fingerprint
-        if state.plan.get("data", now) != now:  # runs of early versions have no fingerprint
-            raise self.other_data("there were other examples or labels")
+        self.require_same_data(state.plan.get("data"))
         return state
+
+    def require_same_data(self, fingerprint: int | None) -> None:
+        """Raise InputError if a run began with other data than there are now.
+
+        Parameters
+        ----------
+        fingerprint : int or None
+            That of the data it began with; None for a run of an early version, which has none.
+
+        Raises
+        ------
+        InputError
+            When labels or examples differ.
+        """
+        if fingerprint not in (None, self.prepared.data.fingerprint):
+            raise self.other_data("there were other examples or labels")
 
     def other_data(self, why: str) -> InputError:
         """Make the error for a run that is resumed with other data than it began with.
@@ -413,6 +427,7 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
         "parameters": state.params.count(),
         "train_examples": sum(data.train_tasks.values()),
         "train_tasks": data.train_tasks,
+        "data_crc32": data.fingerprint,
         "dev_crc32": fingerprint(data.dev_examples),
         "engine": run.ops.name,
         "dtype": run.options.dtype,

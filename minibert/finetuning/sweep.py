@@ -55,7 +55,8 @@ def sweep(
     RunError
         When every run has diverged.
     InputError
-        When the model of the best run was altered after that run had finished.
+        When a run finished with other data than there are now, or the model of the best run was altered after
+        that run had finished.
     """
     if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
@@ -68,6 +69,7 @@ def sweep(
         report = finished_report(folder) or _failure(folder)
         before = ""
         if report is not None:
+            run(run_options, folder).require_same_data(report.get("data_crc32"))
             before = ": failed before" if "failed" in report else ": finished before"
         info(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:

@@ -140,6 +140,7 @@ class FinetuneReport(Evaluation):
     parameters: int
     train_examples: int
     train_tasks: dict[str, int]
+    data_crc32: NotRequired[int]  # checksum of labels, training and dev examples
     dev_crc32: NotRequired[int]  # checksum of the dev examples
     train_classes: NotRequired[dict[str, int]]
     fresh: NotRequired[list[str]]  # parameters that the model lacked, so that they were initialised

@@ -36,7 +36,7 @@ MORE = {  # optional in a report
     "constant": {"value": float, "scores": dict[str, float], "is_beaten": bool},
     "baselines": dict[str, dict[str, float]],
     "untuned": dict[str, float],
-    "dev_crc32": int,
+    **dict.fromkeys(("data_crc32", "dev_crc32"), int),
     "interval_method": str,
     **dict.fromkeys(("text", "targets"), dict[str, float]),
     "runs": list[dict],  # type: ignore[type-arg]  # only in the report of a sweep

@@ -12,6 +12,7 @@ from small_tasks import (
     report_in,
     reviews,
     small_options,
+    write_sst2,
     write_table,
 )
 
@@ -69,6 +70,31 @@ def test_a_sweep_goes_on_with_the_runs_that_are_missing(swept):
         "lr1e-06-seed1",
     ]
     assert report_in(out) == report
+
+
+def test_a_sweep_does_not_go_on_with_other_data_than_its_finished_runs_had(model, tmp_path, monkeypatch):
+    data = write_sst2(tmp_path / "data", 16, 8)
+    options = small_options(model, data, max_steps=1, learning_rates=(5e-3, 1e-3))
+    done = []
+
+    def run_once(one, began):
+        if done:
+            raise KeyboardInterrupt
+        done.append(one.folder)
+        return running.run_once(one, began)
+
+    monkeypatch.setattr(sweep, "run_once", run_once)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(options, tmp_path / "out", show=False)
+    train = data / "train.tsv"
+    before = train.read_text()
+    train.write_text(before + "one more film\t1\n")
+    monkeypatch.setattr(sweep, "run_once", running.run_once)
+    with pytest.raises(InputError, match="is not what the run in '.*lr0.005-seed0' began with"):
+        finetune(options, tmp_path / "out", resume=True, show=False)
+    train.write_text(before)
+    report = finetune(options, tmp_path / "out", resume=True, show=False)
+    assert len(report["runs"]) == 2
 
 
 def test_every_run_of_a_sweep_has_a_folder_of_its_own(model, sst2):
