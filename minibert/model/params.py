@@ -14,7 +14,7 @@ from minibert.model.head_kinds import KINDS, OF_TEXTS, POOLS
 
 
 class Head(NamedTuple):
-    """The output layer on the encoder, as `core.params.Head`, and the layers between the two.
+    """The output layer on the encoder, as `core.params.PlainHead`, and the layers between the two.
 
     Attributes
     ----------
