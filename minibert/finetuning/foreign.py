@@ -141,6 +141,6 @@ def _longest(folder: Path, config: BertConfig) -> int:
     """Return the most tokens of a sequence: what the tokenizer's file says, at most the model's positions."""
     path = folder / TOKENIZER_CONFIG_FILE
     length = read_json(path).get("model_max_length") if path.is_file() else None
-    if not isinstance(length, int | float) or length < SHORTEST:
+    if not isinstance(length, int | float) or not length >= SHORTEST:  # NaN is not less either
         return config.P
     return int(min(length, config.P))
