@@ -535,21 +535,6 @@ class Parameters(FlatParameters):
         return self.count("embeddings.", *layers)
 
 
-def precision_for(arithmetic: str) -> np.dtype:
-    """Return the dtype of parameters, gradients and moments for products computed in `arithmetic`.
-
-    Parameters
-    ----------
-    arithmetic : "float32", "float64" or "bfloat16", whose parameters are float32.
-
-    Examples
-    --------
-    >>> precision_for("bfloat16")
-    dtype('float32')
-    """
-    return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
-
-
 def initialise(
     config: BertConfig,
     seed: int,

@@ -9,9 +9,8 @@ from minibert.base.errors import InputError
 from minibert.base.json_files import read_json
 from minibert.base.model_names import TOKENIZER_CONFIG_FILE
 from minibert.core.config import BertConfig
-from minibert.core.params import precision_for
 from minibert.hub import LoadReport
-from minibert.model.params import Parameters
+from minibert.model.params import Parameters, precision_for
 from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.task import Task

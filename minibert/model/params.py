@@ -233,6 +233,26 @@ class Parameters(core.Parameters):
         return super().description | {"head": stored}
 
 
+def precision_for(arithmetic: str) -> np.dtype:
+    """Return the dtype of parameters, gradients and moments for products computed in `arithmetic`.
+
+    Parameters
+    ----------
+    arithmetic : str
+        "float32", "float64" or "bfloat16", whose parameters are float32.
+
+    Returns
+    -------
+    dtype
+
+    Examples
+    --------
+    >>> precision_for("bfloat16")
+    dtype('float32')
+    """
+    return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
+
+
 def initialise(
     config: BertConfig,
     seed: int,
