@@ -1,4 +1,8 @@
-"""Checkpoints: Hugging Face folders in and out, Google's for TensorFlow in, without TensorFlow."""
+"""Checkpoints: Hugging Face folders in and out, Google's for TensorFlow in, without TensorFlow.
+
+Read this file first: `load` is how every room gets a model. `loading` turns tensors with Hugging Face's names
+into parameters, and `checkpoint` stores all that a run needs to resume.
+"""
 
 from pathlib import Path
 from typing import Any
