@@ -529,8 +529,11 @@ def sha256_of(path: str | Path) -> str:
     InputError
         As `open_file`.
     """
+    digest = hashlib.sha256()
     with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        for piece in pieces_of(file, CHECKSUM_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:
