@@ -13,7 +13,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -182,17 +182,11 @@ def _of_streams(
         yield unfolded
 
 
-@cache  # Python looks for a module that is missing anew each time
-def _zstd_module() -> Any:
+def _zstd() -> Any:
     try:
         from compression import zstd  # Python 3.14 or newer
     except ImportError:
         from backports import zstd
-    return zstd
-
-
-def _zstd() -> Any:
-    zstd = _zstd_module()
     return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_BITS})
 
 
