@@ -225,7 +225,7 @@ def resolved(options: Any, folder: Path) -> Any:
     """
     if hasattr(options, "masked_lm_prob"):
         return options.resolved()
-    return options.resolved(hub.hidden_size(folder) or hub.hidden_size(options.model))
+    return options.resolved(hub.config_of(folder) or hub.config_of(options.model))
 
 
 def diverged(run: Record) -> Verdict:
