@@ -212,8 +212,11 @@ def _recipe_table() -> str:
         dropout = compact(recipe.dropout)
         lengths = compact(recipe.seq_length or "*")
         lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
-    lines.append("  further: with --model and no --size, whatever the size of that model;")
-    lines.append(f"           --lr {NEW_HEAD_RATE:g} where that has no masked-LM head")
+    lines.append("  further: with --model and no --size, if that is as wide as base; others have a fifth")
+    lines.append(
+        f"           of the --lr of their size, {NEW_HEAD_RATE:g} or more if they have no masked-LM head,"
+    )
+    lines.append("           and all keep their own dropout")
     lines.append("  any other L-H-A: like the size with the nearest H, then the nearest L")
     lines.append("  *: by the number of tokens that the run will read")
     for schedule in SCHEDULES:

@@ -52,10 +52,10 @@ class TaskRecipe(NamedTuple):
 
 
 # The rates of the recipes are for the paper's models, of widths 768 and 1,024. Narrower models learn little
-# with them in three epochs. In place of 5e-5, these rates were the best, or within noise of the best, on two
-# or three tasks (docs/fine-tuning.md has the table). Between two widths the logarithms are interpolated;
-# beyond the first and the last the rate is constant.
-RATES_BY_WIDTH = {128: 1e-3, 256: 5e-4, 384: 2e-4, 768: 5e-5}
+# with them in three epochs. In place of 5e-5, these rates are near the best for sentences, for pairs, and for
+# few and for many examples (docs/fine-tuning.md has the table). Between two widths the logarithms are
+# interpolated; beyond the first and the last the rate is constant.
+RATES_BY_WIDTH = {128: 5e-4, 256: 2e-4, 384: 2e-4, 768: 5e-5}
 
 
 def rate_for_width(rate: float, width: int) -> float:
@@ -76,7 +76,7 @@ def rate_for_width(rate: float, width: int) -> float:
     Examples
     --------
     >>> rate_for_width(5e-5, 128), rate_for_width(5e-5, 384), rate_for_width(5e-5, 768)
-    (0.001, 0.0002, 5e-05)
+    (0.0005, 0.0002, 5e-05)
     """
     widest = max(RATES_BY_WIDTH)
     if width >= widest:
@@ -374,8 +374,8 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     def resolved(self, model: BertConfig | None = None) -> "FinetuneOptions":
         """Return a copy in which the recipe of the task, and the model's dropout, replace every `None`.
 
-        A model that was pre-trained without dropout is fine-tuned without it: where a small one was, comparing
-        two texts is hardly learnt with a rate of 0.1 (docs/fine-tuning.md).
+        A model that was pre-trained without dropout is fine-tuned without it: a small one that was hardly
+        learns to compare two texts with a rate of 0.1 (docs/fine-tuning.md).
 
         Parameters
         ----------
@@ -385,22 +385,18 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         if self.feature_based:  # LSTMs of any width, on vectors that are not trained
             recipe = FEATURE_BASED
             rate = recipe.learning_rate
-            dropout = LSTM_DROPOUT
-            attention_dropout = None
+            dropouts: dict[str, Any] = {"dropout": LSTM_DROPOUT}
         else:
             model = model or BertConfig()
             recipe = RECIPES.get(self.task, TaskRecipe())
             rate = rate_for_width(recipe.learning_rate, model.hidden_size)
-            dropout = model.hidden_dropout_prob
-            is_its_own = self.dropout is None and model.attention_probs_dropout_prob != dropout
-            attention_dropout = model.attention_probs_dropout_prob if is_its_own else None
+            dropouts = self.dropouts_of(model)
         factor = KINDS[self.optimizer].RATE
         answers: dict[str, Any] = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,
             "learning_rates": (rate * factor,),
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
+            **dropouts,
         }
         if self.long == "windows":
             answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}

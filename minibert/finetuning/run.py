@@ -9,7 +9,6 @@ The folder of a run is described in `finetuning/running.py`. That of a sweep hol
 and the files of the best run.
 """
 
-import dataclasses
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -170,7 +169,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
         options = options.with_defaults({name: getattr(before, name) for name in names})
     model = None
     if options.learning_rates is None or options.dropout is None:
-        model = hub.config_of(options.model)
+        model = hub.stored_config(options.model)
     return engines.resolve_auto(options.resolved(model))
 
 

@@ -85,7 +85,7 @@ def encoder_tensors(source: str | Path) -> Tensors:
     return {full_name(name): tensor for name, tensor in tensors.items()}
 
 
-def config_of(source: str | Path) -> BertConfig | None:
+def stored_config(source: str | Path) -> BertConfig | None:
     """Read the configuration of a BERT, without its weights if it is a file next to them.
 
     Parameters

@@ -194,7 +194,8 @@ class Record:
         if not self.pretrains:
             return self.options.learning_rate, self.usual.learning_rate
         is_new = self.unigram is None or self.first_loss > self.unigram - LEARNT
-        return self.options.rate_from(is_new), self.usual.rate_from(is_new)
+        model = hub.stored_config(self.folder)
+        return self.options.rate_from(is_new, model), self.usual.rate_from(is_new, model)
 
     @property
     def times_usual_rate(self) -> float:
@@ -225,7 +226,7 @@ def resolved(options: Any, folder: Path) -> Any:
     """
     if hasattr(options, "masked_lm_prob"):
         return options.resolved()
-    return options.resolved(hub.config_of(folder) or hub.config_of(options.model))
+    return options.resolved(hub.stored_config(folder) or hub.stored_config(options.model))
 
 
 def diverged(run: Record) -> Verdict:

@@ -1,4 +1,4 @@
-"""The default rate and dropout are those of the model: of its width, and of its pre-training; base has the paper's."""
+"""The default rate goes with the width of the model, and its dropout stays; base has the paper's."""
 
 import dataclasses
 
@@ -27,10 +27,11 @@ def of_width(width, **fields):
         (768, 5e-5),
         (512, 1e-4),
         (384, 2e-4),
-        (320, 3e-4),
-        (256, 5e-4),
-        (128, 1e-3),
-        (24, 1e-3),
+        (320, 2e-4),
+        (256, 2e-4),
+        (192, 3e-4),
+        (128, 5e-4),
+        (24, 5e-4),
     ],
 )
 def test_narrower_models_learn_at_higher_rates(width, rate):
@@ -69,7 +70,7 @@ def test_rates_that_are_given_and_those_of_frozen_features_stay():
     assert given.resolved(of_width(128)).learning_rates == SWEEP
     frozen = FinetuneOptions("ner", "d", "m", feature_based="last")
     assert frozen.resolved(of_width(128)).learning_rates == frozen.resolved().learning_rates == (1e-3,)
-    assert FinetuneOptions("swag", "d", "m").resolved(of_width(128)).learning_rates == (4e-4,)
+    assert FinetuneOptions("swag", "d", "m").resolved(of_width(128)).learning_rates == (2e-4,)
 
 
 @pytest.mark.parametrize(
@@ -95,33 +96,33 @@ def test_a_model_that_was_trained_without_dropout_is_tuned_without_it(tmp_path, 
     source.tokenizer.save_pretrained(tmp_path / "model")
     options = dataclasses.replace(small_options(tmp_path / "model", sst2), dropout=None, max_steps=1)
     finetune(options, tmp_path / "run", show=False)
-    assert hub.config_of(tmp_path / "run").hidden_dropout_prob == 0
+    assert hub.stored_config(tmp_path / "run").hidden_dropout_prob == 0
     # A run of before, with the paper's dropout, goes on with that.
     dataclasses.replace(options, dropout=0.1, attention_dropout=None).save(tmp_path / "before.json")
     assert resolved(options, tmp_path / "before.json").dropout == 0.1
 
 
 def test_the_shape_of_a_model_is_read_from_its_configuration(model, tmp_path):
-    assert hub.config_of(model).H == 24
+    assert hub.stored_config(model).H == 24
     config = BertConfig.from_size("1-32-2", vocab_size=20, max_position_embeddings=8)
     google_folder.write(tmp_path / "google", config, initialise(config, seed=0))
-    assert hub.config_of(tmp_path / "google") == config
-    assert hub.config_of(tmp_path / "nowhere") is None
+    assert hub.stored_config(tmp_path / "google") == config
+    assert hub.stored_config(tmp_path / "nowhere") is None
     (tmp_path / "empty").mkdir()
-    assert hub.config_of(tmp_path / "empty") is None
+    assert hub.stored_config(tmp_path / "empty") is None
 
 
 def test_a_run_stores_the_rate_for_its_model_and_goes_on_with_it(model, sst2, tmp_path):
     options = dataclasses.replace(small_options(model, sst2), learning_rates=None, max_steps=1)
     report = finetune(options, tmp_path / "run", show=False)
-    assert report["learning_rate"] == 1e-3
+    assert report["learning_rate"] == 5e-4
     stored = FinetuneOptions.load(tmp_path / "run" / "finetune.json")
-    assert stored.learning_rates == (1e-3,)
+    assert stored.learning_rates == (5e-4,)
     # A run of before, at the rate of before, goes on at that.
     before = dataclasses.replace(stored, learning_rates=(5e-5,))
     before.save(tmp_path / "before.json")
     assert resolved(options, tmp_path / "before.json").learning_rates == (5e-5,)
-    assert resolved(options, tmp_path / "absent.json").learning_rates == (1e-3,)
+    assert resolved(options, tmp_path / "absent.json").learning_rates == (5e-4,)
 
 
 @pytest.mark.thorough
@@ -129,5 +130,5 @@ def test_a_small_model_learns_without_a_rate_being_given(model):
     texts, labels = zip(*reviews(300, 1), strict=True)
     others, theirs = zip(*reviews(100, 2), strict=True)
     classifier = minibert.TextClassifier(model, engine="numpy", epochs=8, batch_size=16).fit(texts, labels)
-    assert classifier.report_["learning_rate"] == 1e-3
+    assert classifier.report_["learning_rate"] == 5e-4
     assert np.mean(classifier.predict(others) == np.array(theirs)) > 0.8
