@@ -55,7 +55,7 @@ class TaskRecipe(NamedTuple):
 # with them in three epochs. In place of 5e-5, these rates are near the best for sentences, for pairs, and for
 # few and for many examples (docs/fine-tuning.md has the table). Between two widths the logarithms are
 # interpolated; beyond the first and the last the rate is constant.
-RATES_BY_WIDTH = {128: 5e-4, 256: 2e-4, 384: 2e-4, 768: 5e-5}
+RATES_BY_WIDTH = {128: 5e-4, 192: 2e-4, 384: 2e-4, 768: 5e-5}
 
 
 def rate_for_width(rate: float, width: int) -> float:
