@@ -350,7 +350,7 @@ def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
     rates = [unusual.rate(step) for step in (0, 10, 19, 20, 60)]
     assert rates == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
-    options = FinetuneOptions("sst2", unusual.options.data, unusual.options.model, seed=6)
+    options = FinetuneOptions("sst2", unusual.options.data, unusual.options.model, seed=6).resolved()
     begun, _ = start_from(options, unusual.prepared.data.head, ("0", "1"))
     np.testing.assert_array_equal(state.params.flat, begun.flat)
 
