@@ -14,7 +14,7 @@ FORMAT = "{:.2f}".format
 
 
 def curves(found, kind):
-    return [np.array(points) for name, points in found["paths"] if name == kind]
+    return [np.array(path.points) for path in found["paths"] if path.kind == kind]
 
 
 def test_smoothing_begins_anew_at_each_break():
@@ -34,7 +34,7 @@ def test_of_several_curves_each_ends_where_its_run_does():
     found = picture(
         "loss", [Curve("a", SLOPE, "A", faint=False), Curve("b", short, "B", faint=False)], FORMAT
     )
-    assert [name for name, _ in found["paths"]] == ["a", "b"]
+    assert [path.kind for path in found["paths"]] == ["a", "b"]
     width = pictures.WIDTH - pictures.LEFT - pictures.RIGHT
     assert curves(found, "a")[0][-1, 0] == pytest.approx(pictures.LEFT + width)
     assert curves(found, "b")[0][-1, 0] == pytest.approx(pictures.LEFT + 0.4 * width)
