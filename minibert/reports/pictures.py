@@ -12,7 +12,7 @@ MOST_POINTS = 600  # points of a curve; if there are more, neighbours are averag
 LARGEST = 1e100  # larger values are left out, as are those that are not numbers
 WIDTH, HEIGHT = 720.0, 340.0  # this and all other lengths are in the plot's own units
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 38.0  # margins around the plot
-LETTER, LINE = 13.0, 23.0  # the most room that a letter and a line of text take on a small screen
+LETTER, LINE = 13.5, 24.0  # the most room that a letter and a line of text take on a small screen
 
 
 class Curve(NamedTuple):

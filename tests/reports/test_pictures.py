@@ -52,6 +52,32 @@ def test_what_can_not_be_drawn_is_left_out(odd):
     assert picture("loss", [Curve("loss", np.zeros((0, 2)))], FORMAT) is None
 
 
+def test_a_pointer_and_the_table_tell_what_is_drawn():
+    found = picture("loss", [Curve("loss", SLOPE, breaks=(50,))], FORMAT)
+    raw, *smooth = (path for path in found["paths"] if path.name)
+    assert [path.name for path in (raw, *smooth)] == ["loss"] + 2 * ["loss, smoothed"]
+    assert raw.positions.split() == [str(step) for step in range(1, 101)]
+    assert raw.values.split() == [f"{value:.2f}" for value in SLOPE[:, 1]]
+    assert smooth[1].positions.split() == [str(step) for step in range(51, 101)]
+    inside = smooth[1].values.split()[5:45]
+    # Of five values in a straight line the middle one is the mean.
+    assert inside == [f"{value:.2f}" for value in SLOPE[55:95, 1]]
+    assert found["summary"] == [
+        ["loss", "6.00 (step 1)", "3.00 (step 100)", "6.00 (step 1)", "3.00 (step 100)"]
+    ]
+    rough = np.stack([np.arange(10.0), np.arange(10.0) % 3], 1)
+    [faint, line] = picture("a", [Curve("a", rough, "A")], FORMAT)["paths"]
+    assert (faint.name, line.name) == ("", "A")  # which are one line
+
+
+def test_points_that_are_means_are_called_so():
+    points = np.stack([np.arange(2.0 * pictures.MOST_POINTS), np.ones(2 * pictures.MOST_POINTS)], 1)
+    found = picture("loss", [Curve("loss", points)], FORMAT)
+    assert [path.name for path in found["paths"]] == ["loss, means of neighbours", "loss, smoothed"]
+    assert found["paths"][0].positions.startswith("0.5 2.5 4.5 ")
+    assert found["summary"][0][:2] == ["loss, means of neighbours", "1.00 (step 0.5)"]
+
+
 def test_names_of_lines_and_marks_that_are_close_stand_apart():
     marks = [(0, "10"), (2, "16"), (4, "32"), (60, "64")]
     lines = [(5.0, "five"), (5.02, "a bit more"), (3.5, "less")]
