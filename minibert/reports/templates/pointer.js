@@ -46,7 +46,8 @@ function toldAt(place, axis) {
 function answer(picture, places) {
   const { width, height } = picture.viewBox.baseVal;
   const marks = drawn("g", { class: "marks" }, picture);
-  const readout = picture.parentElement.appendChild(document.createElement("output"));
+  const readout = document.createElement("output");
+  picture.after(readout);
   readout.className = "readout";
   let at = places.length - 1;
   for (const title of picture.querySelectorAll("circle title")) title.remove(); // which a browser shows as well
