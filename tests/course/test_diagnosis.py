@@ -163,7 +163,7 @@ def test_a_single_number_is_not_called_an_array():
             "has extra entries, and lacks none. In one question, answer[1] is 3; expected nothing",
         ),
         ([("ab", "ba")], "In one question, answer is 'ab'; expected 'ba'."),
-        ([(np.array([True, False]), np.array([True, True]))], ""),
+        ([(np.array([True, False]), np.array([True, True]))], "is True too seldom, and never where it should"),
     ],
 )
 def test_lists_and_truth_values_are_not_entries_of_arrays(pairs, text):
