@@ -1203,9 +1203,9 @@ lesson.check(flawed, draw=draw_reports, same_as=inspected, times=30)
 # | `sentence.lower() if one.isalpha()` | `sentence.lower()` | A copy with another punctuation mark is a copy. |
 # | `10 * count > len(report["dev"])` | `count > 0` | A short sentence may occur twice in any library; more than a tenth is asked for. |
 # | `10 * count > len(report["dev"])` | `count == len(report["dev"])` | A part of dev is enough to spoil the score. |
-# | `2 * right / max(1, there + found)` | `np.mean([a == b for tags, ours in zip(gold, guess) for a, b in zip(tags, ours)])` | That is the share of right tags; most of them are O, and an entity is right as a whole or not at all. |
+# | `2 * right / max(1, there + found)` | `sum(a == b for tags, ours in zip(gold, guess) for a, b in zip(tags, ours)) / max(1, sum(map(len, gold)))` | That is the share of right tags; most of them are O, and an entity is right as a whole or not at all. |
 # | `2 * right / max(1, there + found)` | `2 * len(set().union(*map(entities, gold)) & set().union(*map(entities, guess))) / max(1, len(set().union(*map(entities, gold))) + len(set().union(*map(entities, guess))))` | Entities of different sentences are different, even if they lie at the same places. |
-# | `2 * right / max(1, there + found)` | `np.mean([2 * len(entities(a) & entities(b)) / max(1, len(entities(a)) + len(entities(b))) for a, b in zip(gold, guess)])` | F1 is computed once, from the counts of all sentences; it is not a mean over sentences. |
+# | `2 * right / max(1, there + found)` | `sum(2 * len(entities(a) & entities(b)) / max(1, len(entities(a)) + len(entities(b))) for a, b in zip(gold, guess)) / max(1, len(gold))` | F1 is computed once, from the counts of all sentences; it is not a mean over sentences. |
 #
 # </details>
 
@@ -1401,7 +1401,7 @@ lesson.check(span_gradient, draw=draw_spans, same_as=span_gradient_by_steps, law
 # | `answers[:, end], end]` | `answers[:, 0], end]` | The end has a place of its own. |
 # | `e / e.sum(1, keepdims=True)` | `e / e.sum(2, keepdims=True)` | The softmax runs over the tokens, not over beginning and end. |
 # | `answers[:, end], end]` | `answers[:, 1 - end], end]` | Beginning and end are swapped. |
-# | `e / e.sum(1, keepdims=True)` | `e / e.sum((1, 2), keepdims=True)` | Beginning and end have a softmax each. |
+# | `e / e.sum(1, keepdims=True)` | `np.exp(z - z.max((1, 2), keepdims=True)) / np.exp(z - z.max((1, 2), keepdims=True)).sum((1, 2), keepdims=True)` | Beginning and end have a softmax each. |
 # | `e / e.sum(1, keepdims=True)` | `e / np.exp(scores - z.max(1, keepdims=True)).sum(1, keepdims=True)` | Padding takes part in the softmax; it has to be left out of the sum. |
 #
 # </details>

@@ -226,7 +226,6 @@ lesson.check(read_header, draw=draw_file, same_as=header_by_struct, times=60)
 # | `len(data) < 8 + n` | `len(data) <= 8 + n` | A file may end with its header: a model without tensors is odd, but no lie. |
 # | `data[8 : 8 + n]` | `data[8:n]` | The slice ends at 8 + n, for it counts from the beginning of the file. |
 # | `json.loads(data[8 : 8 + n]), 8 + n` | `json.loads(data[8 : 8 + n]), n` | The tensors begin behind the header, at 8 + n. |
-# | `len(data) < 8 + n` | `len(data) < max(8, n)` | The eight bytes of the length itself are not part of the header. |
 #
 # </details>
 
