@@ -11,15 +11,16 @@ examples:
   minibert evaluate --model runs/books
   minibert evaluate --model runs/books letters/*.txt --json
   minibert evaluate --model runs/sst2 --data glue/SST-2
+  minibert evaluate --model runs/reviews --data new.csv --column text=review --column label=stars
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import asdict
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import flags
-from minibert.cli.shared.measured import add_measured, measured_as
+from minibert.cli.shared.measured import TRAINED_COLUMNS, add_measured, measured_as
 
 TARGETS = 20000
 
@@ -44,10 +45,13 @@ def add(parser: ArgumentParser) -> None:
     )
     flags.add_flag(masked, "--targets N", f"[MASK]s to score (default: {TARGETS})")
     flags.add_layout(masked, None)
-    flags.add_column(masked, None)
     text = "print the loss of whole words in nats per byte, to compare models with different vocabularies"
     flags.add_switches(masked, per_byte=text)
-    add_measured(parser.add_argument_group("after fine-tuning"), split=None)
+    add_measured(parser.add_argument_group("after fine-tuning"), split=None, column=False)
+    text = "after pre-training: the key (JSON lines) or column (tables) with the text (default: text); after "
+    text += f"fine-tuning, NAME=COLUMN: a column of the table of --data, {TRAINED_COLUMNS}"
+    flags.add_flag(parser, "--column NAME", text, action="append")
+    vars(parser)["also_named"] = {"columns": "column"}
     flags.add_engine(parser)
     flags.add_switches(parser, json=flags.JSON)
 
@@ -81,7 +85,7 @@ def run(arguments: Namespace) -> None:
 
     given = flags.given(arguments, "engine threads")
     given["layout"] = arguments.layout or "auto"
-    given["column"] = arguments.column or "text"
+    given["column"] = arguments.column[-1] if arguments.column else "text"
     corpus = tuple(arguments.corpus)
     if arguments.per_byte:
         metrics = evaluate_words(model, corpus, **given)
@@ -96,7 +100,9 @@ def run(arguments: Namespace) -> None:
     show = not (arguments.json or arguments.quiet)
     plain, shuffled = evaluate(model, corpus, **given, show=show)
     values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
-    emit(json_text(values) if arguments.json else metrics_text(values))
+    if corpus:
+        values["corpus"] = corpus
+    emit(json_text(values) if arguments.json else metrics_text(values, corpus))
 
 
 def _refuse(arguments: Namespace, why: str, names: str) -> None:
@@ -116,7 +122,11 @@ def _run_task(arguments: Namespace) -> None:
         raise InputError(
             f"{what} and not on '{arguments.corpus[0]}'; leave that out, or give the task's data with --data."
         )
-    _refuse(arguments, f"'{arguments.model[0]}' is fine-tuned", "per_byte seq_length targets layout column")
+    _refuse(arguments, f"'{arguments.model[0]}' is fine-tuned", "per_byte seq_length targets layout")
+    try:
+        arguments.columns = list(map(flags.role_and_column, arguments.column or ()))
+    except ArgumentTypeError as error:
+        raise InputError(f"--column {error}.") from error
     arguments.split = arguments.split or "dev"
     show = not (arguments.json or arguments.quiet)
     report = evaluate(arguments.model, **measured_as(arguments), show=show)
