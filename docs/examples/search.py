@@ -3,7 +3,7 @@
     python docs/examples/search.py index MODEL texts.txt vectors.npy
     python docs/examples/search.py ask MODEL texts.txt vectors.npy "The captain has one leg."
 
-A line is a text; a blank line keeps its place, with NaN for a vector, and is never found. Beside the model and
+A line is a text; a blank line keeps its place, with NaN for a vector, and is found last. Beside the model and
 what it computes with, memory holds one chunk of texts or a block of vectors, however many there are.
 """
 

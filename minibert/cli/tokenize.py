@@ -181,7 +181,7 @@ def _of_files(arguments: Namespace) -> Iterator[Block]:
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
-    """Divide lines at their first tab; `n_lines` precede them in the file. A blank line is two empty texts."""
+    """Divide lines at their first tab, blank ones into empty halves; `n_lines` precede them in the file."""
     firsts = []
     seconds = []
     for number, line in enumerate(lines, n_lines + 1):

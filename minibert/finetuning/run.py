@@ -28,7 +28,7 @@ from minibert.base.terminal import counted, printable
 from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
 from minibert.finetuning.balance import refuse_balancing_twice
-from minibert.finetuning.examples import Rows, asked_examples, source_of
+from minibert.finetuning.examples import Rows, asked_examples, is_divided, source_of
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
@@ -201,9 +201,12 @@ class _EvaluationRequest:
         self.reader = first.task
         if columns:
             self.reader = _with_columns(first, data, columns)
-        self.source = source_of(self.reader, first.folder, data, split)
         same_task = task is None
-        self.examples = asked_examples(self.reader, first.folder, data, split, same_task, needs_labels)
+        divided = is_divided(self.reader, first.folder, data)
+        self.source = source_of(self.reader, first.folder, data, split, divided)
+        self.examples = asked_examples(
+            self.reader, first.folder, data, split, same_task, needs_labels, divided
+        )
         first.task.warn_unknown(self.examples, first.labels)
         self.all_labelled = all(map(first.task.is_labelled, self.examples))
 

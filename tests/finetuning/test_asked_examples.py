@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from minibert import cli
 from minibert.base.errors import InputError
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
+from minibert.data.tables import read_texts
 from minibert.finetuning.examples import asked_examples, read_examples
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import evaluate, finetune, predict, predicted_text
@@ -171,6 +173,20 @@ def test_other_columns_than_those_of_the_training_are_named(of_a_file, tmp_path,
     words += ["--out", str(tmp_path / "c")]
     assert cli.main(["predict", "--model", str(of_a_file), "--data", str(other), *words]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == expected["scores"]
+
+
+def test_evaluation_reads_a_table_no_more_often_than_it_must(of_a_file, table, tmp_path, monkeypatch):
+    other = write_table(tmp_path / "other.tsv", ("text", "label"), reviews(10, 5))
+    count = Counter()
+
+    def counted(path, *columns, **more):
+        count[Path(path)] += 1
+        return read_texts(path, *columns, **more)
+
+    monkeypatch.setattr("minibert.data.tables.read_texts", counted)
+    evaluate(of_a_file, other, engine="numpy")
+    # To see whether they are the same; then the one to measure, and the other for the bag of words.
+    assert count == {other: 2, table: 2}
 
 
 @pytest.mark.parametrize(

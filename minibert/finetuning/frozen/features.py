@@ -226,8 +226,8 @@ def write_features(extractor: Extractor, texts: Iterable[Texts | None], out: str
         The file. A `.npy` holds one array with a row for each text. With pool "none" it has a row for each
         token, and NAME.cu_seqlens.npy (S+1,) next to it says that text s has the rows
         cu_seqlens[s]:cu_seqlens[s+1]. A `.jsonl` has a line for each text: {"vector": [...]}, or
-        {"tokens": [...], "vectors": [[...], ...]}. In the place of None it has null, a `.npy` a row of NaN; with
-        pool "none" there is no token.
+        {"tokens": [...], "vectors": [[...], ...]}. In the place of None it has null, a `.npy` a row of NaN;
+        with pool "none" there is no token.
 
     Returns
     -------
