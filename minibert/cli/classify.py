@@ -107,7 +107,7 @@ def run(arguments: Namespace) -> None:
     if has_classes:
         settings["classes"] = arguments.classes.split(",")
         texts: Any = lines
-        ask = partial(zero_shot, model, **settings, **counting)
+        ask: Any = partial(zero_shot, model, **settings, **counting)
         at_once = LINES_AT_ONCE
     else:
         texts = (pair and (*pair, None)[:2] for pair in pairs)
@@ -115,13 +115,12 @@ def run(arguments: Namespace) -> None:
         at_once = 1
     predictions = answers(arguments, texts, lambda some: zip(some, ask(some), strict=True), at_once)
     for number, answer in enumerate(predictions):
-        text, predicted = answer or (None, None)
         if arguments.json:
-            shown = json_text(answer and _with_texts(text, predicted), indent=None)
+            shown = json_text(answer and _with_texts(*answer), indent=None)
         else:
-            shown = _line(predicted, n_texts > 0, {} if has_classes else model.tuned)
+            shown = _line(answer and answer[1], n_texts > 0, {} if has_classes else model.tuned)
             if n_texts > 1 and has_classes:
-                shown = f"{printable(text)}\n{shown}"
+                shown = f"{printable(arguments.texts[number])}\n{shown}"
             if n_texts > 0 and number > 0:
                 shown = "\n" + shown
         emit(shown, flush=True)

@@ -77,7 +77,7 @@ def run(arguments: Namespace) -> None:
         tell_default("--model")
     in_full = bool(arguments.targets) or arguments.pieces > 1
     with limited_threads(arguments.threads, model.ops):
-        fill = partial(fill_texts, model, **given(arguments, "top targets pieces"))
+        fill: Any = partial(fill_texts, model, **given(arguments, "top targets pieces"))
         for number, answer in enumerate(
             answers(arguments, texts, lambda some: zip(some, fill(some), strict=True))
         ):

@@ -67,7 +67,7 @@ def run(arguments: Namespace) -> None:
     with limited_threads(arguments.threads, model.ops), Progress(None, "texts", watched) as progress:
         for number, score in enumerate(answers(arguments, texts, ask)):
             progress.add(1)
-            facts = score and score.to_dict()
+            facts: Any = score and score.to_dict()
             if arguments.json:
                 emit(json_text(facts, indent=None), flush=True)
             elif arguments.texts:

@@ -250,7 +250,8 @@ def write_features(extractor: Extractor, texts: Iterable[Texts | None], out: str
     def counted() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         no_ids = np.zeros(0, np.int32)
         no_vector = np.full((0, width) if extractor.pool == "none" else (width,), np.nan)
-        for ids, vector in answers_in_place(texts, extractor.stream, (no_ids, no_vector)):
+        stream: Any = extractor.stream
+        for ids, vector in answers_in_place(texts, stream, (no_ids, no_vector)):
             lengths.append(len(ids))
             yield ids, vector
 
