@@ -73,7 +73,7 @@ FIGURES = [
     (STARTED, f"the rate is {rate(recipes.FURTHER.learning_rate)} ({rate(recipes.NEW_HEAD_RATE)} where that "
               f"model has no masked-LM head) and sequences have {recipes.FURTHER.seq_length} tokens"),
     (STARTED, f"if it is at least {run.REPEATED:.1%}"),
-    (STARTED, f"text of at least {preparation.LEAST_LINES:,} lines, above {preparation.MUCH_REPEATED:.0%} a "
+    (STARTED, f"text of more than {preparation.LEAST_LINES:,} lines, above {preparation.MUCH_REPEATED:.0%} a "
               "warning shows one of them"),
     (STARTED, f"at the end, on {evaluation.TARGETS:,} targets"),
     (STARTED, f"have the losses on the way, of {objective.PREVIEW_TARGETS:,}"),
