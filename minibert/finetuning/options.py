@@ -52,35 +52,34 @@ class TaskRecipe(NamedTuple):
 
 
 # The rates of the recipes are for the paper's models, of widths 768 and 1,024. Narrower models learn little
-# with them in three epochs. In place of 5e-5, these rates were the best, or within noise of the best, on two
-# or three tasks (docs/fine-tuning.md has the table). Between two widths the logarithms are interpolated;
-# beyond the first and the last the rate is constant.
-RATES_BY_WIDTH = {128: 1e-3, 256: 5e-4, 384: 2e-4, 768: 5e-5}
+# with them in three epochs. In place of 5e-5, these rates are near the best for sentences, for pairs, and for
+# few and for many examples (docs/fine-tuning.md has the table). Between two widths the logarithms are
+# interpolated; beyond the first and the last the rate is constant.
+RATES_BY_WIDTH = {128: 5e-4, 192: 2e-4, 384: 2e-4, 768: 5e-5}
 
 
-def rate_for_width(rate: float, width: int | None) -> float:
+def rate_for_width(rate: float, width: int) -> float:
     """Scale a learning rate meant for the width of BERT base to a narrower model.
 
     Parameters
     ----------
     rate : float
         Learning rate of a recipe.
-    width : int or None
-        The model's hidden size, or None if it is not known.
+    width : int
+        The model's hidden size.
 
     Returns
     -------
     float
-        `rate` itself for a width of 768 and more, and if it is not known. Narrower models get a higher rate,
-        rounded to one digit.
+        `rate` itself for a width of 768 and more. Narrower models get a higher rate, rounded to one digit.
 
     Examples
     --------
     >>> rate_for_width(5e-5, 128), rate_for_width(5e-5, 384), rate_for_width(5e-5, 768)
-    (0.001, 0.0002, 5e-05)
+    (0.0005, 0.0002, 5e-05)
     """
     widest = max(RATES_BY_WIDTH)
-    if width is None or width >= widest:
+    if width >= widest:
         return rate
     log_widths = np.log(list(RATES_BY_WIDTH))
     log_rates = np.log(list(RATES_BY_WIDTH.values()))
@@ -90,6 +89,7 @@ def rate_for_width(rate: float, width: int | None) -> float:
 
 
 FEATURE_BASED = TaskRecipe(epochs=10.0, learning_rate=1e-3)  # our choice: the paper gives no recipe
+LSTM_DROPOUT = 0.1
 RECIPES = {
     "squad2": TaskRecipe(epochs=2.0, batch_size=48),
     "ner": TaskRecipe(batch_size=2),  # two windows over documents: some 26 sentences, close to 32
@@ -196,8 +196,11 @@ class FinetuneArguments(TrainingArguments):
         default="",
     )
     # model
-    dropout: float = option(
-        0.1, "dropout rate of embeddings, sublayers, attention and before the output layer", RATE
+    dropout: float | None = option(
+        None,
+        "dropout rate of embeddings, sublayers, attention and before the output layer",
+        RATE,
+        default="that of the model's configuration: 0.1 for BERT's",
     )
     freeze: int | None = option(
         None, "don't train the embeddings and the lowest N layers", (*AT_MOST, *COUNT), default=""
@@ -340,53 +343,67 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
                 raise InputError(message, **both)
 
     def _normalise(self) -> None:
-        """Bring values that can be given in several forms to one: absolute paths, tuples, strings."""
+        """Bring each option that can be given in several forms to the one form that is stored."""
         # Absolute paths, so that the run can be used from any working directory.
         object.__setattr__(self, "data", os.path.abspath(path_of(self.data, "data")))
         object.__setattr__(self, "model", os.path.abspath(on_disk(self.model, "model")))
         for name, what in PAIRS.items():
-            given = getattr(self, name)
-            pairs = given.items() if isinstance(given, dict) else given
-            try:
-                as_strings = tuple((str(key), str(value)) for key, value in pairs)
-            except (TypeError, ValueError):
-                raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
-            object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(path_of(path, "also"))) for name, path in vars(self)["also"])
+            object.__setattr__(self, name, self._pairs_of_strings(name, what))
+        also = tuple((task, os.path.abspath(path_of(path, "also"))) for task, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
-        names = [name for name, _ in vars(self)["columns"]]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
-        weights = self.class_weights
-        if weights is not None and not isinstance(weights, str):
-            _require_weights(weights)
-            text = ",".join(f"{name}={weight}" for name, weight in weights.items())
-            object.__setattr__(self, "class_weights", text)
+        _require_different([column for column, _ in vars(self)["columns"]])
+        if self.class_weights is not None and not isinstance(self.class_weights, str):
+            object.__setattr__(self, "class_weights", _weights_as_text(self.class_weights))
         for name in SWEPT:
-            values = _listed(getattr(self, name))
-            is_single = len(values) == 1 and (name != "learning_rates" or values[0] is None)
-            object.__setattr__(self, name, values[0] if is_single else values)
+            object.__setattr__(self, name, self._single_or_swept(name))
 
-    def resolved(self, width: int | None = None) -> "FinetuneOptions":
-        """Return a copy in which the recipe of the task replaces every `None`.
+    def _pairs_of_strings(self, name: str, what: str) -> tuple[tuple[str, str], ...]:
+        """Return an option that was given as a dictionary, or as pairs, as pairs of strings."""
+        given = getattr(self, name)
+        pairs = given.items() if isinstance(given, dict) else given
+        try:
+            return tuple((str(key), str(value)) for key, value in pairs)
+        except (TypeError, ValueError):
+            raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
+
+    def _single_or_swept(self, name: str) -> Any:
+        """Return the one value that an option of `SWEPT` was given, or else a tuple of its values.
+
+        Learning rates are a tuple even if there is only one, unless that is None.
+        """
+        values = _listed(getattr(self, name))
+        if len(values) != 1:  # none at all is refused by `_check`
+            return values
+        (value,) = values
+        is_always_tuple = name == "learning_rates" and value is not None
+        return values if is_always_tuple else value
+
+    def resolved(self, model: BertConfig | None = None) -> "FinetuneOptions":
+        """Return a copy in which the recipe of the task, and the model's dropout, replace every `None`.
+
+        A model that was pre-trained without dropout is fine-tuned without it: a small one that was hardly
+        learns to compare two texts with a rate of 0.1 (docs/fine-tuning.md).
 
         Parameters
         ----------
-        width : int or None, default None
-            The model's hidden size, for the learning rate; None for that of the paper's models.
+        model : BertConfig or None, default None
+            The model's configuration: its width decides the learning rate. None for one of the paper's.
         """
-        if self.feature_based:
+        if self.feature_based:  # LSTMs of any width, on vectors that are not trained
             recipe = FEATURE_BASED
             rate = recipe.learning_rate
+            dropouts: dict[str, Any] = {"dropout": LSTM_DROPOUT}
         else:
+            model = model or BertConfig()
             recipe = RECIPES.get(self.task, TaskRecipe())
-            rate = rate_for_width(recipe.learning_rate, width)
+            rate = rate_for_width(recipe.learning_rate, model.hidden_size)
+            dropouts = self.dropouts_of(model)
         factor = KINDS[self.optimizer].RATE
         answers: dict[str, Any] = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,
             "learning_rates": (rate * factor,),
+            **dropouts,
         }
         if self.long == "windows":
             answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}
@@ -508,6 +525,19 @@ def _require_weights(weights: Any) -> None:
     if not is_valid:
         advice = "give 'balanced', or a number above 0 for each class, such as {'spam': 5}."
         raise InputError(f"class_weights={weights!r} is not valid; {advice}", class_weights=weights)
+
+
+def _weights_as_text(weights: Any) -> str:
+    """Return weights of classes that Python gives as the text that the command line has: `spam=5,ham=1`."""
+    _require_weights(weights)
+    return ",".join(f"{name}={weight}" for name, weight in weights.items())
+
+
+def _require_different(columns: list[str]) -> None:
+    """Raise InputError for a column that is named twice."""
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

@@ -1,4 +1,8 @@
-"""Checkpoints: Hugging Face folders in and out, Google's for TensorFlow in, without TensorFlow."""
+"""Checkpoints: Hugging Face folders in and out, Google's for TensorFlow in, without TensorFlow.
+
+Read this file first: `load` is how every room gets a model. `loading` turns tensors with Hugging Face's names
+into parameters, and `checkpoint` stores all that a run needs to resume.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,16 @@ from minibert.core.config import BertConfig
 from minibert.hub import hugging_face
 from minibert.hub.checkpoint import load_checkpoint
 from minibert.hub.hugging_face import LABELLED, load_hf, load_labels, save_hf
-from minibert.hub.loading import LoadReport, Source, Tensors, full_name, kind_named, load_source, read_config
+from minibert.hub.loading import (
+    LoadReport,
+    Source,
+    Tensors,
+    config_of,
+    full_name,
+    kind_named,
+    load_source,
+    read_config,
+)
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.google import (
     check_index,
@@ -85,8 +98,8 @@ def encoder_tensors(source: str | Path) -> Tensors:
     return {full_name(name): tensor for name, tensor in tensors.items()}
 
 
-def hidden_size(source: str | Path) -> int | None:
-    """Read the hidden size of a BERT, without reading its weights if there is a configuration next to them.
+def stored_config(source: str | Path) -> BertConfig | None:
+    """Read the configuration of a BERT, without its weights if it is a file next to them.
 
     Parameters
     ----------
@@ -95,8 +108,8 @@ def hidden_size(source: str | Path) -> int | None:
 
     Returns
     -------
-    int or None
-        The hidden size H; None if there is no BERT that can be read (`load` says why).
+    BertConfig or None
+        The shape; None if there is no BERT that can be read (`load` says why).
     """
     try:
         weights = weights_of(source)
@@ -104,12 +117,12 @@ def hidden_size(source: str | Path) -> int | None:
             return None
         if weights == locate(source).checkpoint:
             params = load_checkpoint(weights).params
-            return params.config.H if isinstance(params, Parameters) else None
+            return params.config if isinstance(params, Parameters) else None
         is_tensorflow = weights.name not in hugging_face.WEIGHTS
         config_path = weights.with_name(CONFIG_FILE)
         if is_tensorflow:
             config_path = config_in(weights.parent, is_tensorflow=True)
-        return BertConfig.from_dict(read_config(config_path)).H
+        return config_of(read_config(config_path))
     except InputError:
         return None
 
