@@ -100,17 +100,46 @@ def test_other_lines_may_change_without_another_sample(package):
 
 def test_equivalent_mutants_are_replaced_by_others_of_their_line(package):
     first = next(faults(1, 1))
-    (package / "equivalent.md").write_text(f"- {first.entry} in `its line`: nobody reads it.\n")
+    assert first.entry.endswith(f"{first.after}` in `{first.text}`")
+    entry = first.entry.replace(" in ", "\n  in ")
+    (package / "equivalent.md").write_text(f"- {entry}: nobody reads it.\n")
     [other] = [one for one in faults(100, 1) if (one.file, one.line) == (first.file, first.line)]
     assert other.before == first.before and other.after != first.after
 
 
 @pytest.mark.thorough
 def test_tests_of_a_module_begin_with_its_own_and_go_on_with_its_room():
-    assert mutants.tests_of("base/options.py")[0] == "tests/base/test_options.py"
-    squad = mutants.tests_of("tasks/metrics/squad.py")
-    assert squad[0] == "tests/tasks/metrics/test_squad.py" and "tests/tasks/test_answering.py" in squad
-    assert not any("oracle" in one for one in squad) and len(set(squad)) == len(squad)
+    assert mutants.tests_of("base/options.py")[0][0] == "tests/base/test_options.py"
+    nearest, others = mutants.tests_of("tasks/metrics/squad.py")
+    every = [*nearest, *others]
+    assert nearest[0] == "tests/tasks/metrics/test_squad.py" and "tests/tasks/test_answering.py" in others
+    assert not any("oracle" in one for one in every) and len(set(every)) == len(every)
+    nearest, _ = mutants.tests_of("tasks/metrics/squad.py", ["exact_match"])
+    assert nearest[0] == "tests/tasks/metrics/test_squad.py" and len(nearest) <= 2 * mutants.NEAREST
+
+
+def test_a_line_is_meant_by_its_function_and_by_those_that_call_it():
+    source = """
+LIMIT = 3
+class Box:
+    def __init__(self): self.size = LIMIT
+    def _area(self):
+        return self.size
+    def shown(self):
+        return self._area()
+def unrelated():
+    return 5
+"""
+    lines = {6: {"_area", "shown", "Box"}, 10: {"unrelated"}, 2: {"LIMIT", "Box"}}
+    assert {line: mutants.names_around(source, line) for line in lines} == lines
+
+
+def test_files_of_tests_that_have_the_rarest_names_come_first(tmp_path):
+    texts = {"a": "from x import common", "b": "common(rare)", "c": "nothing_rare", "d": "common"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = mutants.by_names(sorted(tmp_path.glob("*.py")), ["common", "rare"])
+    assert [path.stem for path in found] == ["b", "a", "d"]
 
 
 def test_the_summary_has_a_row_for_each_room_and_the_interval_of_wilson():

@@ -42,6 +42,7 @@ class Fault(NamedTuple):
     after: str
     source: str  # the whole file with the fault
     isa: str = ""  # the instruction set that kernels with the fault are compiled for
+    text: str = ""  # of the whole line before, in Python
 
     @property
     def path(self) -> Path:
@@ -51,7 +52,8 @@ class Fault(NamedTuple):
     @property
     def entry(self) -> str:
         """Return how it is named in the list of equivalent mutants, wherever its line is."""
-        return f"{self.file}: `{self.before} -> {self.after}`"
+        line = f" in `{self.text}`" if self.text not in ("", self.before) else ""
+        return f"{self.file}: `{self.before} -> {self.after}`{line}"
 
     @property
     def room(self) -> str:
@@ -147,7 +149,8 @@ def planted(file: str, source: str, place: Place, new: Any) -> Fault | None:
             return None
     except SyntaxError:
         return None
-    return Fault(file, node.lineno, operator(node, new), ast.unparse(target), after, changed)
+    line = source.splitlines()[node.lineno - 1].strip()
+    return Fault(file, node.lineno, operator(node, new), ast.unparse(target), after, changed, text=line)
 
 
 def faults(count: int, seed: int) -> Iterator[Fault]:
@@ -208,7 +211,7 @@ def drawn(
     lines change, and a larger count goes on with it.
     """
     draws = {key: random.Random(f"{seed} {key}") for key in keys}
-    equivalent, found = EQUIVALENT.read_text("utf-8"), 0
+    equivalent, found = " ".join(EQUIVALENT.read_text("utf-8").split()), 0
     for key in sorted(draws, key=lambda key: draws[key].random()):
         ways = list(possible(key, draws[key]))
         draws[key].shuffle(ways)
