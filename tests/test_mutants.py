@@ -43,11 +43,9 @@ template <typename X> int64_t low(const float *p, int64_t n) { // n + 3
 """
 
 
-def changes(source):
+def changes(source, file="a.py"):
     """Every fault of a file, as what was there and what is there now."""
-    found = (
-        planted("a.py", source, one, new) for one in places("a.py", source) for new in variants(one.node)
-    )
+    found = (planted(file, source, one, new) for one in places(file, source) for new in variants(one.node))
     return [fault for fault in found if fault]
 
 
@@ -79,8 +77,10 @@ def test_a_file_has_its_fault_in_one_line_and_is_else_the_same():
         assert [number for number, line in enumerate(after, 1) if line != before[number - 1]] == [fault.line]
 
 
-def test_what_only_type_checkers_read_has_no_fault():
+def test_what_only_states_something_has_no_fault():
     source = "@overload\ndef f(x=1): ...\nif TYPE_CHECKING:\n    y = 2\n"
+    source += "Log: TypeAlias = Callable[[str], None]\nx = zip(a, 'b', strict=True)\n"
+    source += "@dataclass(frozen=True)\nclass A: ...\n"
     assert changes(source) == []
 
 
@@ -105,6 +105,16 @@ def test_equivalent_mutants_are_replaced_by_others_of_their_line(package):
     (package / "equivalent.md").write_text(f"- {entry}: nobody reads it.\n")
     [other] = [one for one in faults(100, 1) if (one.file, one.line) == (first.file, first.line)]
     assert other.before == first.before and other.after != first.after
+
+
+def test_what_is_listed_as_equivalent_can_still_be_planted():
+    listed = " ".join(line_faults.EQUIVALENT.read_text("utf-8").split()).split(" - ")[2:]
+    for entry in listed:
+        file, _, change = entry.partition(": `")
+        source = (line_faults.PACKAGE / file).read_text("utf-8")
+        found = [one for one in places(file, source) if change.startswith(f"{ast.unparse(one.node)} -> ")]
+        faults = [planted(file, source, one, new) for one in found for new in variants(one.node)]
+        assert any(fault and entry.startswith(fault.entry) for fault in faults), entry
 
 
 @pytest.mark.thorough

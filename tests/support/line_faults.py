@@ -3,7 +3,8 @@
 Those in C and C++ are found by tokens (`native_faults`); these are the rules for Python. The operators are
 those of the course, which spoil solutions of exercises, and a few for calls and branches. Words are no
 fault: strings that are shown, docstrings and annotations stay as they are; a number or a condition within a
-message does not. What is never run, because only type checkers read it, is left out.
+message does not. What is never run, because only type checkers read it, is left out; so are `strict=True` and
+`frozen=True`, which assert what is always so.
 """
 
 import ast
@@ -53,7 +54,7 @@ class Fault(NamedTuple):
     def entry(self) -> str:
         """Return how it is named in the list of equivalent mutants, wherever its line is."""
         line = f" in `{self.text}`" if self.text not in ("", self.before) else ""
-        return f"{self.file}: `{self.before} -> {self.after}`{line}"
+        return " ".join(f"{self.file}: `{self.before} -> {self.after}`{line}".split())
 
     @property
     def room(self) -> str:
@@ -115,16 +116,20 @@ def places(file: str, source: str) -> Iterator[Place]:
             if name in ("annotation", "returns", "format_spec", "type"):  # the last: types that are caught
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST) and not _is_for_checkers(child):
+                if isinstance(child, ast.AST) and not _has_no_fault(child):
                     yield from look(child, whole or (node if isinstance(node, ast.JoinedStr) else None))
 
     yield from look(ast.parse(source), None)
 
 
-def _is_for_checkers(node: ast.AST) -> bool:
-    """Tell whether this is never run."""
+def _has_no_fault(node: ast.AST) -> bool:
+    """Tell whether this only states something, to type checkers or whoever reads it."""
     if isinstance(node, ast.FunctionDef):
         return "overload" in [ast.unparse(one) for one in node.decorator_list]
+    if isinstance(node, ast.AnnAssign):
+        return ast.unparse(node.annotation) == "TypeAlias"
+    if isinstance(node, ast.keyword):
+        return node.arg in ("strict", "frozen")
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
