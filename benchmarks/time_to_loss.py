@@ -307,7 +307,7 @@ def run(options: argparse.Namespace) -> int:
     for name in ("minutes", "steps"):
         value = getattr(options, name)
         if value is not None and not 0 < value < math.inf:
-            raise InputError(f"--{name} {value} is no time to race; give a number above 0.")
+            raise InputError(f"--{name} {value} is not a time to race; give a number above 0.")
     out, status = Path(options.out), 0
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -49,7 +49,7 @@ class Checkout:
         path = Path(folder).resolve()
         if not list(path.glob("minibert/**/_kernels.*")):
             raise SystemExit(
-                f"{folder} is no checkout of minibert with kernels; build them there: "
+                f"{folder} is not a checkout of minibert with kernels; build them there: "
                 "python setup.py build_ext --inplace."
             )
         # -P, or the peers beside this file would come before the checkout's own.

@@ -1,5 +1,6 @@
 """The page on the architecture tells what calls what: each line is called by the one it is under."""
 
+import ast
 import os
 import re
 import subprocess
@@ -20,6 +21,8 @@ from minibert.training.runlog import RunLog
 
 PAGE = ROOT / "docs" / "architecture.md"
 LINE = re.compile(r"( *)(\S+\.py):(\S+)(?:  +.*)?")
+FIRST = re.compile(r"\bRead `([\w/]+)`")  # the file of a folder that its docstring says to begin with
+FOLDERS = [file.parent.relative_to(PACKAGE).as_posix() for file in sorted(PACKAGE.rglob("__init__.py"))]
 MOST_FRAMES = 4  # from the loop to the model
 # Files with a function that a small run calls, by the kind of run: lower a number where you can.
 MOST_FILES = {"fit": 89, "pretrain": 88}
@@ -179,3 +182,12 @@ def test_small_run_enters_no_more_files_than_before(run):
     files = done.stdout.split()
     assert {"training/loop.py", "core/bert.py"} <= set(files)
     assert len(files) <= MOST_FILES[run], files
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folder_has_a_docstring_and_the_file_that_it_begins_with_exists(folder):
+    source = (PACKAGE / folder / "__init__.py").read_text("utf-8")
+    text = ast.get_docstring(ast.parse(source))
+    assert text
+    for name in FIRST.findall(text):
+        assert (PACKAGE / folder / f"{name}.py").is_file()

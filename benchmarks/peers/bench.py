@@ -371,7 +371,7 @@ def read_rows(file: str) -> list[dict[str, Any]]:
     except OSError as error:
         raise InputError(f"--rows {file} can't be read ({error.strerror}); check the name.") from error
     except ValueError as error:
-        raise InputError(f"--rows {file} is no JSON ({error}); name what --json has printed.") from error
+        raise InputError(f"--rows {file} is not JSON ({error}); name what --json has printed.") from error
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"--rows {file} holds no list of rows; name what --json has printed.")
     return rows

@@ -54,7 +54,7 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         whole = False
     if not whole:
-        raise InputError(f"{path} is no finished cell; remove it to make it anew.")
+        raise InputError(f"{path} is not a finished cell; remove it to make it anew.")
     return stored
 
 

@@ -74,7 +74,7 @@ T *checked(const char *name, const py::array &array, int dimensions, bool contig
     }
     for (int i = 0; i < dimensions; ++i) {
         if (array.strides(i) % static_cast<py::ssize_t>(sizeof(Plain)) != 0) {
-            refuse(name, "has strides that are no whole number of elements");
+            refuse(name, "has strides that are not multiples of its element size");
         }
     }
     if (contiguous && !(array.flags() & py::array::c_style)) {

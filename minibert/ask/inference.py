@@ -30,13 +30,12 @@ from minibert.core import bert
 from minibert.core.arrays import Array, Floats, Params
 from minibert.core.batch import Batch, Sequence, whole_numbers
 from minibert.core.config import BertConfig
-from minibert.core.params import precision_for
 from minibert.engines.runtime import runtime_of
 from minibert.hub import fields_in, kind_in_config, load, save_hf
 from minibert.hub.names import MASKED_LM
 from minibert.hub.sentence_transformers import SentenceModules, module_files, read_modules
 from minibert.hub.vocabularies import check_vocabulary, read_tokenizer
-from minibert.model.params import PRETRAINING, Parameters
+from minibert.model.params import PRETRAINING, Parameters, precision_for
 from minibert.model.pools import OF_STATES, POOLS
 from minibert.tokenizer import Tokenizer
 

@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from io import BufferedReader
+from io import BufferedIOBase, BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +28,7 @@ from minibert.core.arrays import Array
 # How a pointer begins, which Git leaves in place of a file that has not been fetched from Git-LFS.
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 LFS_POINTER_BYTES = 1024  # no pointer is larger
+CHECKSUM_BYTES = 1 << 20  # read at once for a checksum
 LARGEST_WHOLE = 1 << 30  # most bytes of a file that is read whole; longer text is read in pieces
 LOCKED_SECONDS = 0.1  # after which a locked folder is tried once more
 _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
@@ -466,6 +467,25 @@ def _refuse_pointer(path: str | Path, file: BufferedReader) -> None:
     )
 
 
+def pieces_of(file: BinaryIO | BufferedIOBase, size: int) -> Iterator[bytes]:
+    """Yield what an open file gives from its position on, in pieces; `reading.byte_pieces` is built on it.
+
+    Parameters
+    ----------
+    file : binary file
+        The open file, which stays open.
+    size : int
+        Most bytes in a piece.
+
+    Yields
+    ------
+    bytes
+        Never empty.
+    """
+    while piece := file.read(size):
+        yield piece
+
+
 def crc32_of(path: str | Path) -> int:
     """Compute the checksum of a file, as shards and checkpoints store it.
 
@@ -485,8 +505,9 @@ def crc32_of(path: str | Path) -> int:
         As `open_file`.
     """
     checksum = 0
-    for chunk in _chunks(path):
-        checksum = zlib.crc32(chunk, checksum)
+    with open_file(path) as file:
+        for piece in pieces_of(file, CHECKSUM_BYTES):
+            checksum = zlib.crc32(piece, checksum)
     return checksum
 
 
@@ -509,16 +530,10 @@ def sha256_of(path: str | Path) -> str:
         As `open_file`.
     """
     digest = hashlib.sha256()
-    for chunk in _chunks(path):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _chunks(path: str | Path) -> Iterator[bytes]:
-    """Yield a file in pieces of 1 MiB, for a checksum."""
     with open_file(path) as file:
-        while chunk := file.read(1 << 20):
-            yield chunk
+        for piece in pieces_of(file, CHECKSUM_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:

@@ -205,7 +205,7 @@ def _encoder_folder(folder: Path) -> Path:
         return folder
     path = modules[0]["path"]
     is_plain = path and Path(path).name == path and path != ".."
-    if is_plain and (folder / path).is_dir():
+    if is_plain and os.path.isdir(folder / path):  # False as well of a name that is too long
         return folder / path
     return folder
 

@@ -36,14 +36,24 @@ def path_of(given: Any, name: str = "folder") -> Path:
     except TypeError:
         what = f"{name}={short(given)} is not a path"
         raise InputError(f"{what}; give the name of a file or a folder.", **{name: given}) from None
-    if _is_too_long(path):
+    if is_too_long(path):
         what = f"{name}={short(str(given))} is longer than the name of a file or a folder can be"
         raise InputError(f"{what}; give a shorter one.", **{name: given})
     return path
 
 
-def _is_too_long(path: Path) -> bool:
-    """Return whether the system refuses a path for its length."""
+def is_too_long(path: Path) -> bool:
+    """Return whether the system refuses a path for its length.
+
+    Parameters
+    ----------
+    path : Path
+        The path of a file or a folder, which need not exist.
+
+    Returns
+    -------
+    bool
+    """
     try:
         os.stat(path)
     except OSError as error:

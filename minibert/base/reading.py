@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from minibert.base.errors import InputError, MissingFile
-from minibert.base.files import LARGEST_WHOLE, open_file
+from minibert.base.files import LARGEST_WHOLE, open_file, pieces_of
 
 Progress = Callable[[int], None] | None  # called with the number of bytes read so far
 PIECE_BYTES = 1 << 16  # read at once
@@ -83,7 +83,7 @@ def byte_pieces(
             packed = PACKED.get(file.suffix.lower())
             most = _most_kept(raw, packed is not None) if in_memory else math.inf
             given = 0
-            for data in (packed or _plain)(raw, size):
+            for data in (packed or pieces_of)(raw, size):
                 is_first = given == 0
                 given += len(data)
                 if given > most:
@@ -144,10 +144,6 @@ def too_much(source: str | Path, most: float) -> InputError:
     return InputError(f"{source} gives more than {most:,} bytes, {why}; {advice}")
 
 
-def _plain(raw: BinaryIO | gzip.GzipFile, size: int) -> Iterator[bytes]:
-    return iter(lambda: raw.read(size), b"")
-
-
 def _of_streams(
     raw: BinaryIO,
     size: int,
@@ -196,7 +192,7 @@ def _zstd() -> Any:
 
 _xz = partial(lzma.LZMADecompressor, memlimit=1 << WINDOW_BITS)
 PACKED: dict[str, Callable[[BinaryIO, int], Iterator[bytes]]] = {
-    ".gz": lambda raw, size: _plain(gzip.GzipFile(fileobj=raw), size),
+    ".gz": lambda raw, size: pieces_of(gzip.GzipFile(fileobj=raw), size),
     ".xz": partial(_of_streams, decompressor=_xz, padding=b"\0"),
     ".bz2": partial(_of_streams, decompressor=bz2.BZ2Decompressor),
     ".zst": partial(_of_streams, decompressor=_zstd),

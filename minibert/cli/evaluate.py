@@ -15,6 +15,7 @@ examples:
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from typing import Any
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted, emit, json_text
@@ -68,7 +69,7 @@ def run(arguments: Namespace) -> None:
     from minibert.finetuning.models import is_finetuned
 
     if all(map(is_finetuned, arguments.model)):
-        _run_task(arguments)
+        _evaluate_task(arguments)
         return
     model = next(path for path in arguments.model if not is_finetuned(path))
     if len(arguments.model) > 1:
@@ -76,27 +77,44 @@ def run(arguments: Namespace) -> None:
     _refuse(arguments, f"'{model}' is not fine-tuned", "data split task dtype")
     if arguments.per_byte:
         _refuse(arguments, "--per-byte has its own windows", "seq_length targets")
-    from minibert.pretraining.predict import evaluate, evaluate_words
+        _evaluate_words(arguments, model)
+    else:
+        _evaluate_pieces(arguments, model)
+
+
+def _evaluate_words(arguments: Namespace, model: str) -> None:
+    """Print the loss of whole words, of a model that was only pre-trained."""
+    from minibert.pretraining.predict import evaluate_words
+
+    metrics = evaluate_words(model, tuple(arguments.corpus), **_text_and_engine(arguments))
+    if arguments.json:
+        emit(json_text(asdict(metrics)))
+    else:
+        words = counted(metrics.words, "word")
+        emit(f"Loss of whole words  {metrics.nats_per_byte:.4f} nats per byte ({words})")
+
+
+def _evaluate_pieces(arguments: Namespace, model: str) -> None:
+    """Print masked-LM and next-sentence metrics, of a model that was only pre-trained."""
+    from minibert.pretraining.predict import evaluate
     from minibert.pretraining.run import metrics_text
 
-    given = flags.given(arguments, "engine threads")
-    given["layout"] = arguments.layout or "auto"
-    given["column"] = arguments.column or "text"
-    corpus = tuple(arguments.corpus)
-    if arguments.per_byte:
-        metrics = evaluate_words(model, corpus, **given)
-        if arguments.json:
-            emit(json_text(asdict(metrics)))
-        else:
-            words = counted(metrics.words, "word")
-            emit(f"Loss of whole words  {metrics.nats_per_byte:.4f} nats per byte ({words})")
-        return
-    given["seq_length"] = arguments.seq_length
-    given["targets"] = TARGETS if arguments.targets is None else arguments.targets
-    show = not (arguments.json or arguments.quiet)
-    plain, shuffled = evaluate(model, corpus, **given, show=show)
-    values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
-    emit(json_text(values) if arguments.json else metrics_text(values))
+    plain, shuffled = evaluate(
+        model,
+        tuple(arguments.corpus),
+        seq_length=arguments.seq_length,
+        targets=TARGETS if arguments.targets is None else arguments.targets,
+        show=not (arguments.json or arguments.quiet),
+        **_text_and_engine(arguments),
+    )
+    metrics = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
+    emit(json_text(metrics) if arguments.json else metrics_text(metrics))
+
+
+def _text_and_engine(arguments: Namespace) -> dict[str, Any]:
+    """Return how the text is read and what computes, as keyword arguments of both functions."""
+    reading = {"layout": arguments.layout or "auto", "column": arguments.column or "text"}
+    return reading | flags.given(arguments, "engine threads")
 
 
 def _refuse(arguments: Namespace, why: str, names: str) -> None:
@@ -107,7 +125,8 @@ def _refuse(arguments: Namespace, why: str, names: str) -> None:
         raise InputError(f"{why}; leave out {', '.join(map(flags.flag_of, given))}.")
 
 
-def _run_task(arguments: Namespace) -> None:
+def _evaluate_task(arguments: Namespace) -> None:
+    """Print the official metrics of fine-tuned models on their task."""
     from minibert.finetuning.run import evaluate
     from minibert.reports.results import measured_text
 

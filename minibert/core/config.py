@@ -1,7 +1,6 @@
 """The shape of a BERT: published sizes by name, fields named as in a Hugging Face `config.json`."""
 
 import dataclasses
-import re
 import sys
 import warnings
 from dataclasses import dataclass, field
@@ -27,10 +26,6 @@ SIZES = {
 GELU_FORMS = {"gelu": "erf", "gelu_python": "erf"} | dict.fromkeys(
     ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "gelu_fast"), "tanh"
 )
-
-# Names of BERT classes in `transformers`, for PyTorch, TensorFlow and Flax. Classes of BertGeneration belong
-# to another architecture.
-_BERT_CLASS = re.compile(r"(TF|Flax)?Bert(?!Generation)")
 
 
 @dataclass(frozen=True)
@@ -163,14 +158,13 @@ class BertConfig:
         Raises
         ------
         InputError
-            When `model_type` is not "bert", or is missing, as before 2020, and none of the `architectures` is
-            a BERT; when the file asks for arithmetic that is not BERT's; when a field is out of range.
+            When `model_type` is not "bert", the fields ask for arithmetic that is not BERT's, or one of them
+            is out of range.
         """
         if not isinstance(values, dict):
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")
         if (kind := values.get("model_type", "bert")) != "bert":
             raise InputError(f"model_type={kind!r} is not a BERT; give a model with model_type 'bert'.")
-        _require_bert_architecture(values)
         if (positions := values.get("position_embedding_type", "absolute")) != "absolute":
             raise InputError(f"position_embedding_type={positions!r} is not BERT's; it has to be 'absolute'.")
         if values.get("add_cross_attention"):
@@ -217,32 +211,6 @@ class BertConfig:
     def D(self) -> int:
         """Return the size of one head."""
         return self.hidden_size // self.num_attention_heads
-
-
-def _require_bert_architecture(values: dict[str, Any]) -> None:
-    """Raise InputError when a configuration without `model_type` names the classes of another architecture.
-
-    Files from before 2020 have only `architectures`. If `model_type` is "bert", the names in it don't matter:
-    people give their own BERT classes any name.
-
-    Parameters
-    ----------
-    values : the fields of a `config.json`.
-
-    Raises
-    ------
-    InputError
-        When `architectures` names classes, and none of them is a BERT class of any framework.
-    """
-    names = values.get("architectures")
-    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-    if "model_type" in values or not names:
-        return
-    if not any(_BERT_CLASS.match(name) for name in names):
-        raise InputError(
-            f"architectures={names!r} without a model_type are not a BERT's; give a BERT, or a model of its "
-            'architecture such as MiniLM or TinyBERT; if it is one, add "model_type": "bert" to config.json.'
-        )
 
 
 @cache  # once per process

@@ -82,7 +82,7 @@ class Entry:
 
 
 class AnyHead(Protocol):
-    """What the core needs of a head: its own `Head`, or one with further fields."""
+    """What the core needs of a head: a `PlainHead`, or one with further fields."""
 
     @property
     def kind(self) -> str:
@@ -101,12 +101,14 @@ class AnyHead(Protocol):
         """Return whether the head reads the pooled [CLS]."""
 
 
-class Head(NamedTuple):
+class PlainHead(NamedTuple):
     """What is on top of the encoder: the two heads of pre-training, or the one output layer of a task.
+
+    Nothing is between the two but a pooler. `model.params.Head` also has LSTMs, or pools windows.
 
     Examples
     --------
-    >>> Head("classify", 3).pooled, Head("span", 2).pooled
+    >>> PlainHead("classify", 3).pooled, PlainHead("span", 2).pooled
     (True, False)
     """
 
@@ -124,7 +126,7 @@ class Head(NamedTuple):
         return self.spec.reads == SEQUENCES
 
 
-PRETRAINING = Head("pretraining", 0)
+PRETRAINING = PlainHead("pretraining", 0)
 
 
 def check_head(head: AnyHead, kinds: Mapping[str, HeadKind] = KINDS) -> None:
@@ -531,21 +533,6 @@ class Parameters(FlatParameters):
             raise InputError(f"frozen={frozen} is not a number of layers of this model; {advice}")
         layers = (f"layers.{i}." for i in range(frozen))
         return self.count("embeddings.", *layers)
-
-
-def precision_for(arithmetic: str) -> np.dtype:
-    """Return the dtype of parameters, gradients and moments for products computed in `arithmetic`.
-
-    Parameters
-    ----------
-    arithmetic : "float32", "float64" or "bfloat16", whose parameters are float32.
-
-    Examples
-    --------
-    >>> precision_for("bfloat16")
-    dtype('float32')
-    """
-    return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
 
 
 def initialise(

@@ -1,4 +1,6 @@
 """From text to training instances: corpus readers, token shards, spans, pairs and masks.
 
-Beside them the readers of the official files of tasks, and of custom tables.
+Read `corpus` first, then `shards/store` and `instances`, the fast twin of `core/pairs.py` and
+`core/masks.py`. Beside them are the readers of the official files of tasks, such as `glue` and `squad`, and
+of custom tables (`tables`).
 """

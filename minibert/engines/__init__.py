@@ -1,4 +1,8 @@
-"""Engines by name (`registry`), and what the machine has for them (`hardware`)."""
+"""Engines by name (`registry`), and what the machine has for them (`hardware`).
+
+An engine is a subclass of the `Ops` in `model/ops.py`, and has its own folder. Read `registry` first, then
+the `ops` of one engine; `runtime` is how a training uses it, and `trace` measures where its time goes.
+"""
 
 from minibert.engines.hardware import (
     blas_libraries,

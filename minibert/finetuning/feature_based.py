@@ -18,7 +18,6 @@ from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core.arrays import Grads, Params, Saved
 from minibert.core.batch import Feature
-from minibert.core.params import precision_for
 from minibert.data.ner import TaggedSentence
 from minibert.finetuning.examples import Rows
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
@@ -30,7 +29,7 @@ from minibert.hub.vocabularies import read_tokenizer
 from minibert.model import bilstm
 from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
-from minibert.model.params import PRETRAINING
+from minibert.model.params import PRETRAINING, precision_for
 from minibert.reports.results import learnt_text
 from minibert.tasks import registry
 from minibert.tasks.batches import Position, drawn, require_finite_outputs

@@ -9,9 +9,8 @@ from minibert.base.errors import InputError
 from minibert.base.json_files import read_json
 from minibert.base.model_names import TOKENIZER_CONFIG_FILE
 from minibert.core.config import BertConfig
-from minibert.core.params import precision_for
 from minibert.hub import LoadReport
-from minibert.model.params import Parameters
+from minibert.model.params import Parameters, precision_for
 from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.task import Task
@@ -141,6 +140,6 @@ def _longest(folder: Path, config: BertConfig) -> int:
     """Return the most tokens of a sequence: what the tokenizer's file says, at most the model's positions."""
     path = folder / TOKENIZER_CONFIG_FILE
     length = read_json(path).get("model_max_length") if path.is_file() else None
-    if not isinstance(length, int | float) or length < SHORTEST:
+    if not isinstance(length, int | float) or not length >= SHORTEST:  # NaN is not less either
         return config.P
     return int(min(length, config.P))

@@ -14,7 +14,7 @@ from minibert.base.paths import path_of
 from minibert.core.arrays import Array
 from minibert.core.batch import Feature
 from minibert.core.config import BertConfig
-from minibert.core.params import precision_for, reset
+from minibert.core.params import reset
 from minibert.finetuning import foreign
 from minibert.finetuning.frozen.feature_tagger import FeatureTagger
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
@@ -22,7 +22,7 @@ from minibert.hub.names import LSTM
 from minibert.hub.sentence_transformers import Normalize, read_modules
 from minibert.hub.vocabularies import check_vocabulary
 from minibert.model.head_kinds import KINDS, SIMILARITY
-from minibert.model.params import Head, Parameters
+from minibert.model.params import Head, Parameters, precision_for
 from minibert.model.positions import with_positions
 from minibert.tasks import batches, registry
 from minibert.tasks.batches import Done, nothing

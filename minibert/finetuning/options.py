@@ -340,33 +340,40 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
                 raise InputError(message, **both)
 
     def _normalise(self) -> None:
-        """Bring values that can be given in several forms to one: absolute paths, tuples, strings."""
+        """Bring each option that can be given in several forms to the one form that is stored."""
         # Absolute paths, so that the run can be used from any working directory.
         object.__setattr__(self, "data", os.path.abspath(path_of(self.data, "data")))
         object.__setattr__(self, "model", os.path.abspath(on_disk(self.model, "model")))
         for name, what in PAIRS.items():
-            given = getattr(self, name)
-            pairs = given.items() if isinstance(given, dict) else given
-            try:
-                as_strings = tuple((str(key), str(value)) for key, value in pairs)
-            except (TypeError, ValueError):
-                raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
-            object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(path_of(path, "also"))) for name, path in vars(self)["also"])
+            object.__setattr__(self, name, self._pairs_of_strings(name, what))
+        also = tuple((task, os.path.abspath(path_of(path, "also"))) for task, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
-        names = [name for name, _ in vars(self)["columns"]]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
-        weights = self.class_weights
-        if weights is not None and not isinstance(weights, str):
-            _require_weights(weights)
-            text = ",".join(f"{name}={weight}" for name, weight in weights.items())
-            object.__setattr__(self, "class_weights", text)
+        _require_different([column for column, _ in vars(self)["columns"]])
+        if self.class_weights is not None and not isinstance(self.class_weights, str):
+            object.__setattr__(self, "class_weights", _weights_as_text(self.class_weights))
         for name in SWEPT:
-            values = _listed(getattr(self, name))
-            is_single = len(values) == 1 and (name != "learning_rates" or values[0] is None)
-            object.__setattr__(self, name, values[0] if is_single else values)
+            object.__setattr__(self, name, self._single_or_swept(name))
+
+    def _pairs_of_strings(self, name: str, what: str) -> tuple[tuple[str, str], ...]:
+        """Return an option that was given as a dictionary, or as pairs, as pairs of strings."""
+        given = getattr(self, name)
+        pairs = given.items() if isinstance(given, dict) else given
+        try:
+            return tuple((str(key), str(value)) for key, value in pairs)
+        except (TypeError, ValueError):
+            raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
+
+    def _single_or_swept(self, name: str) -> Any:
+        """Return the one value that an option of `SWEPT` was given, or else a tuple of its values.
+
+        Learning rates are a tuple even if there is only one, unless that is None.
+        """
+        values = _listed(getattr(self, name))
+        if len(values) != 1:  # none at all is refused by `_check`
+            return values
+        (value,) = values
+        is_always_tuple = name == "learning_rates" and value is not None
+        return values if is_always_tuple else value
 
     def resolved(self, width: int | None = None) -> "FinetuneOptions":
         """Return a copy in which the recipe of the task replaces every `None`.
@@ -508,6 +515,19 @@ def _require_weights(weights: Any) -> None:
     if not is_valid:
         advice = "give 'balanced', or a number above 0 for each class, such as {'spam': 5}."
         raise InputError(f"class_weights={weights!r} is not valid; {advice}", class_weights=weights)
+
+
+def _weights_as_text(weights: Any) -> str:
+    """Return weights of classes that Python gives as the text that the command line has: `spam=5,ham=1`."""
+    _require_weights(weights)
+    return ",".join(f"{name}={weight}" for name, weight in weights.items())
+
+
+def _require_different(columns: list[str]) -> None:
+    """Raise InputError for a column that is named twice."""
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

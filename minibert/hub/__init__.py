@@ -1,4 +1,8 @@
-"""Checkpoints: Hugging Face folders in and out, Google's for TensorFlow in, without TensorFlow."""
+"""Checkpoints: Hugging Face folders in and out, Google's for TensorFlow in, without TensorFlow.
+
+Read this file first: `load` is how every room gets a model. `loading` turns tensors with Hugging Face's names
+into parameters, and `checkpoint` stores all that a run needs to resume.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,16 @@ from minibert.core.config import BertConfig
 from minibert.hub import hugging_face
 from minibert.hub.checkpoint import load_checkpoint
 from minibert.hub.hugging_face import LABELLED, load_hf, load_labels, save_hf
-from minibert.hub.loading import LoadReport, Source, Tensors, full_name, kind_named, load_source, read_config
+from minibert.hub.loading import (
+    LoadReport,
+    Source,
+    Tensors,
+    config_of,
+    full_name,
+    kind_named,
+    load_source,
+    read_config,
+)
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.google import (
     check_index,
@@ -109,7 +122,7 @@ def hidden_size(source: str | Path) -> int | None:
         config_path = weights.with_name(CONFIG_FILE)
         if is_tensorflow:
             config_path = config_in(weights.parent, is_tensorflow=True)
-        return BertConfig.from_dict(read_config(config_path)).H
+        return config_of(read_config(config_path)).H
     except InputError:
         return None
 

@@ -243,7 +243,7 @@ def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> N
     state = header["state"]
     for name, value in state.items():
         if name not in STATE or not STATE[name](value):
-            raise ValueError(f"{name}={value!r:.60} in its state is nothing that a run stores")
+            raise ValueError(f"{name}={value!r:.60} in its state is not what a run stores")
     position = state.get("position")
     if numbers is not None and position is not None:
         has_numbers = isinstance(position, list) and len(position) == numbers
@@ -263,7 +263,7 @@ def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
     config = BertConfig.from_dict(header["config"])
     stored = header.get("head")
     if not (isinstance(stored, list | tuple) and 2 <= len(stored) <= 4 and type(stored[1]) is int):
-        raise ValueError(f"head={stored!r:.60} is none")
+        raise ValueError(f"head={stored!r:.60} is not a head")
     head = Head(*stored)
     _require_count(flat, partial(parameter_table, head=head), config, "num_hidden_layers")
     return Parameters(config, flat, head=head)

@@ -1,5 +1,6 @@
 """Turn tensors with Hugging Face's names, from any kind of file, into the parameters of a BERT."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from reprlib import repr as short
@@ -41,6 +42,9 @@ _FOREIGN = {
 COPY_AGAIN = "copy the model's folder again"
 # Files that the folder of a run has before there is a model, and the command that resumes the run.
 RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
+# Names of BERT classes in `transformers`, for PyTorch, TensorFlow and Flax. Classes of BertGeneration belong
+# to another architecture.
+_BERT_CLASS = re.compile(r"(TF|Flax)?Bert(?!Generation)")
 
 
 class LoadReport(NamedTuple):
@@ -91,6 +95,44 @@ def read_config(path: Path) -> dict[str, Any]:
                 advice = f"the run there is not finished: {command} --resume --out {path.parent}"
                 break
         raise InputError(f"{path} is missing; {advice}.") from error
+
+
+def config_of(fields: dict[str, Any]) -> BertConfig:
+    """Return the shape of a BERT from the fields of its configuration, refusing those of other models.
+
+    Parameters
+    ----------
+    fields : dict
+        Fields of a `config.json`.
+
+    Returns
+    -------
+    BertConfig
+
+    Raises
+    ------
+    InputError
+        As `BertConfig.from_dict`; also when there is no `model_type`, as before 2020, and `architectures`
+        names classes, none of which is a BERT of any framework.
+    """
+    _require_bert_class(fields)
+    return BertConfig.from_dict(fields)
+
+
+def _require_bert_class(fields: dict[str, Any]) -> None:
+    """Raise InputError when a configuration without `model_type` names the classes of another architecture.
+
+    If `model_type` is "bert", the names don't matter: people give their own BERT classes any name.
+    """
+    names = fields.get("architectures")
+    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if "model_type" in fields or not names:
+        return
+    if not any(_BERT_CLASS.match(name) for name in names):
+        raise InputError(
+            f"architectures={names!r} without a model_type are not a BERT's; give a BERT, or a model of its "
+            'architecture such as MiniLM or TinyBERT; if it is one, add "model_type": "bert" to config.json.'
+        )
 
 
 def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
@@ -151,7 +193,7 @@ def load_source(
         When configuration and tensors do not match, or a weight is not a finite number.
     """
     try:
-        config = BertConfig.from_dict(source.fields)
+        config = config_of(source.fields)
     except InputError as error:
         raise InputError(str(error), where=str(source.config_path)) from error
     tensors, decoder = _canonical(source.path, source.tensors)

@@ -27,6 +27,7 @@ from minibert.base.model_names import (
     locate,
     modules_in,
 )
+from minibert.base.paths import is_too_long
 from minibert.base.reading import byte_pieces
 from minibert.core.config import BertConfig
 from minibert.hub.hugging_face import PICKLED_FILE, read_tensors
@@ -408,8 +409,8 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     entries = modules_in(folder)
     for entry in entries:
         path = PurePosixPath(entry["path"])
-        if path.is_absolute() or ".." in path.parts:
-            what = f"names the folder {entry['path']!r}, which is not one of its own"
+        if path.is_absolute() or ".." in path.parts or is_too_long(folder / path):
+            what = f"names the folder {short(entry['path'])}, which is not one of its own"
             raise InputError(f"{folder / MODULES_FILE} {what}; get the model again.")
     return entries
 
@@ -441,7 +442,7 @@ def _max_length(encoder: Path, reading: dict[str, Any], config: BertConfig) -> i
     tokenizer_file = encoder / TOKENIZER_CONFIG_FILE
     if length is None and tokenizer_file.is_file():
         length = read_json(tokenizer_file).get("model_max_length")
-    if not isinstance(length, int | float) or length < 2:
+    if not isinstance(length, int | float) or not length >= 2:  # NaN is not less either
         return config.P
     return int(min(length, config.P))
 

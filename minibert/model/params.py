@@ -14,7 +14,7 @@ from minibert.model.head_kinds import KINDS, OF_TEXTS, POOLS
 
 
 class Head(NamedTuple):
-    """The output layer on the encoder, as `core.params.Head`, and the layers between the two.
+    """The output layer on the encoder, as `core.params.PlainHead`, and the layers between the two.
 
     Attributes
     ----------
@@ -231,6 +231,26 @@ class Parameters(core.Parameters):
         if not self.head.pool:
             stored = stored[:3]  # the same as in checkpoints from before there were pools
         return super().description | {"head": stored}
+
+
+def precision_for(arithmetic: str) -> np.dtype:
+    """Return the dtype of parameters, gradients and moments for products computed in `arithmetic`.
+
+    Parameters
+    ----------
+    arithmetic : str
+        "float32", "float64" or "bfloat16", whose parameters are float32.
+
+    Returns
+    -------
+    dtype
+
+    Examples
+    --------
+    >>> precision_for("bfloat16")
+    dtype('float32')
+    """
+    return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
 
 
 def initialise(

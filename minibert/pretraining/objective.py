@@ -10,13 +10,13 @@ from minibert.base.errors import InputError, warn
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
-from minibert.core.params import FlatParameters, precision_for
+from minibert.core.params import FlatParameters
 from minibert.core.step import MaskedAndNext
 from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position, stream_slots
 from minibert.engines.runtime import runtime_of
 from minibert.hub import load
 from minibert.model.batch import BatchPart
-from minibert.model.params import PRETRAINING, Parameters, initialise
+from minibert.model.params import PRETRAINING, Parameters, initialise, precision_for
 from minibert.model.positions import copy_trained_positions, with_positions
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score
 from minibert.pretraining.options import POSITIONS, PretrainOptions

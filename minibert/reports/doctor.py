@@ -58,6 +58,7 @@ class Finding(NamedTuple):
 
 Verdict: TypeAlias = tuple[str, str] | None  # evidence and advice
 Rule: TypeAlias = Callable[["Record"], Verdict]
+Tensors: TypeAlias = Mapping[str, np.ndarray]  # by Hugging Face's names
 
 
 @dataclass(frozen=True)
@@ -300,22 +301,19 @@ def dead_layer(run: Record) -> Verdict:
     size of the gradient. Only a gradient of exactly 0 leaves them alone: that of a unit that is off for every
     token, or behind a matrix of zeros. The bias of the keys has none in any model, as softmax ignores it.
     """
-    is_whole = run.pretrains or not run.options.feature_based
-    if not is_whole or not (run.folder / WEIGHTS_FILE).exists() or run.values("learning_rate").max() < 1e-6:
+    trains_bert = run.pretrains or not run.options.feature_based
+    has_weights = trains_bert and (run.folder / WEIGHTS_FILE).exists()
+    if not has_weights or run.values("learning_rate").max() < 1e-6:
         return None
-    before = None
     try:
-        with warnings.catch_warnings(action="ignore"):  # the run has shown them
-            now = hub.encoder_tensors(run.folder)
-            if run.options.model:
-                before = hub.encoder_tensors(run.options.model)
-    except InputError:  # one of them is not there any more
+        now, before = _weights_now_and_before(run)
+    except InputError:  # a file is not there any more
         return None
     parts = {"values in the attention": "attention.qkv_bias", "feed-forward units": "feed_forward.in_bias"}
     for layer in count(0 if run.pretrains else run.options.freeze or 0):
         for what, ours in parts.items():
             name = hugging_face_names(f"layers.{layer}.{ours}")[-1]  # of query, key and value, the value's
-            if name not in now:
+            if name not in now:  # all layers have been looked at
                 return None
             initial = np.zeros_like(now[name]) if before is None else before.get(name)
             unchanged = _unchanged(now[name], initial)
@@ -324,6 +322,14 @@ def dead_layer(run: Record) -> Verdict:
                 evidence = f"{unchanged:.0%} of the {which} never received a gradient."
                 return evidence, "Start from other weights, or again with a lower learning rate."
     return None
+
+
+def _weights_now_and_before(run: Record) -> tuple[Tensors, Tensors | None]:
+    """Return the encoder's weights after a run, and before it; the latter are None if they were random."""
+    with warnings.catch_warnings(action="ignore"):  # the run has shown them
+        now = hub.encoder_tensors(run.folder)
+        before = hub.encoder_tensors(run.options.model) if run.options.model else None
+    return now, before
 
 
 def _unchanged(now: np.ndarray, before: np.ndarray | None) -> float:

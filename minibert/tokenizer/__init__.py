@@ -1,4 +1,8 @@
-"""Text to WordPiece ids and back, and learning the vocabulary for it."""
+"""Text to WordPiece ids and back, and learning the vocabulary for it: the fast twin of `core/wordpiece.py`.
+
+Read `wordpiece` first: `Tokenizer`, by the C core (`native`) or by Python (`normalize` and `greedy`), with
+the same results. `learner` learns a vocabulary, and `formats` reads and writes its files.
+"""
 
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.counting import WordCounts, count_files, count_words

@@ -149,23 +149,30 @@ class AddedTokensCore:
         return rows.encoded(n_invalid)
 
     def _find(self, text: str, special: bool) -> list[_Found]:
-        """Find the added tokens of a text, in order."""
+        """Find the added tokens of a text, in order.
+
+        Those that are found as they are written come first: they divide the text, and only between them are
+        others found in normalized text.
+        """
         written = list(self._written[special].find(text))
-        finder = self._normalized[special]
-        if not finder:
+        if not self._normalized[special]:
             return written
         tokens: list[_Found] = []
         begin = 0
-        for written_token in [*written, None]:
-            end = len(text) if written_token is None else written_token.begin
-            spelt, begins, ends = self._basic_tokenizer.normalize(text[begin:end])
-            for token in finder.find(spelt):
-                first = min(begins[token.begin : token.end])
-                last = max(ends[token.begin : token.end])
-                tokens.append(_Found(begin + first, begin + last, token.token_id))
-            if written_token is not None:
-                tokens.append(written_token)
-                begin = written_token.end
+        for token in written:
+            tokens += self._find_normalized(text, begin, token.begin, special)
+            tokens.append(token)
+            begin = token.end
+        return tokens + self._find_normalized(text, begin, len(text), special)
+
+    def _find_normalized(self, text: str, begin: int, end: int, special: bool) -> list[_Found]:
+        """Find the added tokens of normalized text in text[begin:end]; offsets are those in `text`."""
+        spelt, begins, ends = self._basic_tokenizer.normalize(text[begin:end])
+        tokens: list[_Found] = []
+        for token in self._normalized[special].find(spelt):
+            first = begin + min(begins[token.begin : token.end])
+            last = begin + max(ends[token.begin : token.end])
+            tokens.append(_Found(first, last, token.token_id))
         return tokens
 
 

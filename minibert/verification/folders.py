@@ -36,7 +36,7 @@ from minibert.finetuning.models import is_finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.sweep import FAILED
 from minibert.hub.checkpoint import Checkpoint, checkpoints, load_checkpoint
-from minibert.hub.loading import read_config
+from minibert.hub.loading import config_of, read_config
 from minibert.hub.pytorch.listing import list_names
 from minibert.hub.vocabularies import check_vocabulary, read_tokenizer
 from minibert.model.params import Parameters
@@ -144,7 +144,7 @@ def _check_model(found: Verification) -> Parameters | None:
     config = params = tokenizer = None
     with found.reading(CONFIG_FILE):
         weights = hub.weights_of(folder)
-        config = BertConfig.from_dict(read_config(config_in(locate(folder).folder)))
+        config = config_of(read_config(config_in(locate(folder).folder)))
         with found.reading(weights.name if weights else WEIGHTS_FILE):
             _, params, _ = hub.load(folder)
     for path in sorted(folder.glob("pytorch_model*.bin")):

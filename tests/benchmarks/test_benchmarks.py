@@ -343,7 +343,7 @@ def test_tables_show_what_a_device_tells():
     ("text", "said"),
     [
         (None, "can't be read (No such file or directory); check the name."),
-        ("{", "is no JSON (Expecting property name"),
+        ("{", "is not JSON (Expecting property name"),
         ("{}", "holds no list of rows; name what --json has printed."),
         ("[]", "holds no list of rows; name what --json has printed."),
         ("[1]", "holds no list of rows; name what --json has printed."),
@@ -639,7 +639,7 @@ def test_versions_compare_round_by_round():
 def test_a_version_without_kernels_is_refused(tmp_path):
     done = subprocess.run([*VERSIONS, str(tmp_path), str(ROOT)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and done.stdout == ""
-    assert f"{tmp_path} is no checkout of minibert with kernels; build them there" in done.stderr
+    assert f"{tmp_path} is not a checkout of minibert with kernels; build them there" in done.stderr
 
 
 def test_a_step_is_read_after_the_next_one_has_begun():

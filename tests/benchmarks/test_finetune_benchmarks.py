@@ -316,7 +316,7 @@ def test_a_file_that_is_no_cell_is_refused(made, capsys, text):
     made.folder.mkdir()
     (made.folder / "rte-minibert-0.json").write_text(text)
     assert finetune_scores.main([*made.words, "--seeds", "0"]) == 2
-    assert "rte-minibert-0.json is no finished cell; remove it" in capsys.readouterr().err
+    assert "rte-minibert-0.json is not a finished cell; remove it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

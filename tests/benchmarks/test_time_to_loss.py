@@ -178,7 +178,7 @@ def test_a_race_alone_leaves_rows_and_a_picture(course, monkeypatch, tmp_path):
     ("words", "said"),
     [
         (["--only", "nobody"], "--only nobody is none of"),
-        (["--minutes", "0"], "--minutes 0.0 is no time to race"),
+        (["--minutes", "0"], "--minutes 0.0 is not a time to race"),
         (["--size", "huge"], "--size huge is none of"),
         (["--threads", "-1"], "--threads -1 is none of"),
     ],

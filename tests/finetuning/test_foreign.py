@@ -70,3 +70,9 @@ def test_a_column_second_is_read_from_tables_that_have_one(folder, tmp_path):
 def test_a_task_with_other_answers_is_refused(folder, task, message):
     with pytest.raises(InputError, match=message):
         task_for(read_foreign(folder), registry.create(task))
+
+
+@pytest.mark.parametrize(("stated", "expected"), [(8, 8), (float("nan"), 16), (1, 16), ("8", 16)])
+def test_a_stated_length_that_is_not_one_leaves_all_positions(folder, stated, expected):
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}))
+    assert read_foreign(folder).stored.max_length == expected

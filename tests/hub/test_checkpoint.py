@@ -139,7 +139,7 @@ def stated(changes):
 @pytest.mark.parametrize(
     "lie, sentence",
     [
-        (stated({"step": -1}), "step=-1 in its state is nothing that a run stores"),
+        (stated({"step": -1}), "step=-1 in its state is not what a run stores"),
         (stated({"step": 12.0}), "step=12.0 in its state"),
         (stated({"position": [16, "0"]}), r"position=\[16, '0'\] in its state"),
         (stated({"seconds": float("nan")}), "seconds=nan in its state"),
@@ -155,8 +155,8 @@ def stated(changes):
         ({"config": {"vocab_size": 0}}, "vocab_size=0 is not a positive whole number"),
         ({"config": CONFIG.to_dict() | {"hidden_size": 48}}, "params has shape"),
         ({"head": ["guess", 1]}, "head kind 'guess' does not exist"),
-        ({"head": 5}, "head=5 is none"),
-        ({"head": ["classify", 2.0]}, r"head=\['classify', 2.0\] is none"),
+        ({"head": 5}, "head=5 is not a head"),
+        ({"head": ["classify", 2.0]}, r"head=\['classify', 2.0\] is not a head"),
     ],
 )
 def test_what_no_run_stores_is_damage_and_the_checkpoint_before_it_is_taken(tmp_path, lie, sentence):

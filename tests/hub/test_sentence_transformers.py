@@ -1,6 +1,7 @@
 """The files for sentence-transformers; `tests/oracle/test_export_oracle.py` loads such folders with it."""
 
 import json
+from reprlib import repr as short
 
 import numpy as np
 import pytest
@@ -52,13 +53,13 @@ def test_what_it_has_no_module_for_is_refused_and_nothing_written(folder, words,
     assert str(error.value) == told and sorted(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("path", ["../secret", "/etc", "1_Pooling/../../secret"])
+@pytest.mark.parametrize("path", ["../secret", "/etc", "1_Pooling/../../secret", "long" * 2_000])
 def test_a_module_outside_of_the_folder_is_refused(folder, path):
     write_modules(folder, 8)
     modules = json.loads((folder / "modules.json").read_text())
     modules[1]["path"] = path
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(InputError, match=f"names the folder '{path}', which is not one of its own"):
+    with pytest.raises(InputError, match=f"names the folder {short(path)}, which is not one of its own"):
         read_modules(folder, CONFIG)
     with pytest.raises(InputError, match="is not one of its own"):
         module_files(folder)
@@ -67,3 +68,11 @@ def test_a_module_outside_of_the_folder_is_refused(folder, path):
 def test_vectors_are_divided_by_their_length_and_zero_stays_zero():
     with np.errstate(all="raise"):
         assert Normalize()(np.array([[3.0, -4.0], [0.0, 0.0]])).tolist() == [[0.6, -0.8], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("length", [float("nan"), 1, "8", None])
+def test_a_length_that_is_not_one_leaves_all_positions(folder, length):
+    write_modules(folder, 4)
+    assert read_modules(folder, CONFIG).max_length == 4
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
+    assert read_modules(folder, CONFIG).max_length == 8

@@ -344,5 +344,5 @@ def test_hostile_text_stays_text():
 def test_report_of_next_to_nothing_has_no_empty_tables():
     found = Page(page(facts_with("Regression", "stsb", "pearson", {})))
     assert found.said("b") == ["–"] and found.rows == []
-    assert found.said("h2") == ["Mistakes"] and "There is none." in found.said("p")
+    assert found.said("h2") == ["Mistakes"] and "There are none." in found.said("p")
     assert not found.of("svg") and not found.of("table")

@@ -261,17 +261,14 @@ def add_options(group: Any, options: type[RunOptions], names: str) -> None:
     """
     hints = get_type_hints(options)
     for name in names.split():
-        about = metadata_of(options, name)
+        metadata = metadata_of(options, name)
         default = getattr(options, name)
         hint = hints[name]
-        kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
-        shown = _shown(about, kind, default)
-        text = about["help"]
-        usual = _usual(options, about, kind, default)
-        if usual not in (None, "") and (kind is not bool or "default" in about):
-            text += f" (default: {usual})"
-        text = ALONE.sub(lambda match: flag_of_field(options, match[1]), text)
-        group.add_argument(flag_of_field(options, name), dest=name, help=text, **shown)
+        kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint  # float of `float | None`
+        text = metadata["help"] + _default_in_help(options, metadata, kind, default)
+        text = ALONE.sub(lambda match: flag_of_field(options, match[1]), text)  # `name` -> --name
+        parsing = _parsing(metadata, kind, default)
+        group.add_argument(flag_of_field(options, name), dest=name, help=text, **parsing)
 
 
 def add_others(group: Any, parser: argparse.ArgumentParser, options: type[RunOptions]) -> None:
@@ -311,30 +308,36 @@ def flag_of_field(options: type[RunOptions], name: str) -> str:
     return str(metadata_of(options, name).get("flag", flag_of(name)))
 
 
-def _shown(about: Mapping[str, Any], kind: Any, default: Any) -> dict[str, Any]:
+def _parsing(metadata: Mapping[str, Any], kind: Any, default: Any) -> dict[str, Any]:
     """Return the arguments of `add_argument` for a field, except its name and help."""
     if kind is bool:
-        if about.get("both_ways"):
+        if metadata.get("both_ways"):
             return {"action": argparse.BooleanOptionalAction}  # None if neither is given
         return {"action": "store_const", "const": not default}
-    if "choices" in about:
-        return {"choices": about["choices"], "metavar": "NAME"}
-    shown: dict[str, Any] = {"metavar": about.get("metavar", "N")}
-    if "numbers" in about:
+    if "choices" in metadata:
+        return {"choices": metadata["choices"], "metavar": "NAME"}
+    parsing: dict[str, Any] = {"metavar": metadata.get("metavar", "N")}
+    if "numbers" in metadata:
         kind_of_number = (get_args(kind) or (kind,))[0]
-        shown["type"] = partial(_numbers, about["numbers"], kind_of_number)
+        parsing["type"] = partial(_numbers, metadata["numbers"], kind_of_number)
     elif kind is not str:
-        shown["type"] = kind
-    return shown
+        parsing["type"] = kind
+    return parsing
 
 
-def _usual(options: type[RunOptions], about: Mapping[str, Any], kind: Any, default: Any) -> Any:
-    """Return the default of a field as its help shows it."""
-    if "default" in about:
-        return about["default"]
-    if default is None:
-        return None if kind is str else options.UNDECIDED
-    return f"{default:g}" if kind is float else default
+def _default_in_help(options: type[RunOptions], metadata: Mapping[str, Any], kind: Any, default: Any) -> str:
+    """Return the end of the help of a field, such as " (default: 32)"; "" if there is nothing to say."""
+    if "default" in metadata:
+        shown = metadata["default"]
+    elif kind is bool:
+        shown = ""  # a switch is off unless it is given
+    elif default is None:
+        shown = "" if kind is str else options.UNDECIDED
+    elif kind is float:
+        shown = f"{default:g}"
+    else:
+        shown = default
+    return "" if shown in (None, "") else f" (default: {shown})"
 
 
 def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ from minibert.core.gradcheck.cases import (
     random_parameters,
     random_task_batch,
 )
-from minibert.core.params import Head, Parameters
+from minibert.core.params import Parameters, PlainHead
 
 Prepare: TypeAlias = Callable[[Any, Any], Any]  # (ops, batch) -> the batch as the engine takes it
 
@@ -95,7 +95,7 @@ def task_losses(
     prepare : function that lays out a batch as the engine takes it.
     """
 
-    def loss(variant: str, head: Head, drop: Drop = None, summed: bool = False, **fields: Any) -> Case:
+    def loss(variant: str, head: PlainHead, drop: Drop = None, summed: bool = False, **fields: Any) -> Case:
         config = config_of(size, num_hidden_layers=1, **fields)
         tagged = 0 if "no rows" in variant else 0.4
         parameters = random_parameters(config, rng, head)
@@ -103,12 +103,12 @@ def task_losses(
         span_weight = 1 if summed else 0.5
         return head_case(heads, variant, config, head, parameters, batch, drop, span_weight, prepare)
 
-    classify = Head("classify", 3)
-    regress = Head("regress", 1)
-    choice = Head("choice", 1)
-    span = Head("span", 2)
-    tag = Head("tag", 5)
-    multilabel = Head("multilabel", 4)
+    classify = PlainHead("classify", 3)
+    regress = PlainHead("regress", 1)
+    choice = PlainHead("choice", 1)
+    span = PlainHead("span", 2)
+    tag = PlainHead("tag", 5)
+    multilabel = PlainHead("multilabel", 4)
     return [
         loss("", classify),
         loss("dropout", classify, dropout_of),

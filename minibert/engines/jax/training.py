@@ -77,6 +77,7 @@ def whole_step(
         params = layout.tree(*params_buffers)
 
     def add(grads: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
+        """Add the gradients of one micro-batch, in the form of `params_buffers`; also return its metrics."""
         metrics, saved = objective.forward(ops, params, batch, number)
         if layout is None:
             tree = objective.backward(ops, saved, params, _tree(table, grads))
