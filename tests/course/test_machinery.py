@@ -21,6 +21,7 @@ from minibert.cli import main
 from minibert.core.gradcheck.cases import Size
 from minibert.core.ops.attention import Attention
 from minibert.core.ops.updates import AdamRule
+from minibert.course import routes
 from minibert.course.showing import claim
 from minibert.engines.numba.ops import NumbaOps
 from minibert.model.ops import Ops
@@ -425,6 +426,14 @@ def test_any_seed_asks_at_two_sets_of_shapes():
     for seed in (0, 1):
         asked = judging.OnSheet().asked(linear_backward(RIGHT), {}, seed)
         assert len({one.arguments["dy"].shape for one in asked}) == 2
+
+
+def test_a_gradient_of_one_of_several_arguments_is_asked_for():
+    def d_centred(dn, c, rstd, d_variance):
+        return dn * rstd + 2 * d_variance * c / len(c)
+
+    error, about = routes.ROUTES["d_centred"].judge(d_centred, {}, 0)
+    assert error < judging.BOUND and about == "5 fresh questions, by the complex step"
 
 
 def test_a_figure_is_shown_with_its_words_and_closed(monkeypatch):
