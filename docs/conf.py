@@ -5,6 +5,7 @@ as in `make site`, they are the notebooks with their stored outputs, in which th
 """
 
 import hashlib
+import html
 import json
 import re
 import sys
@@ -35,9 +36,6 @@ nb_merge_streams = True  # what a cell prints is one block, however slowly it ca
 nb_render_markdown_format = "myst"  # what `course.say` says has tables and formulas
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-myst_html_meta = {
-    "description": "BERT from scratch in Python, NumPy and C++, with every backward pass by hand and checked."
-}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc's sections say them
 maximum_signature_line_length = 90
@@ -47,7 +45,7 @@ default_role = "code"
 html_theme = "furo"
 html_title = "minibert"
 html_static_path = ["_static"]
-html_favicon = "_static/favicon.svg"
+html_favicon = html_logo = "_static/mark.svg"
 html_css_files = ["minibert.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
@@ -82,6 +80,8 @@ ACCENTED = re.compile(
 )
 
 EXPLORER = "_static/english.html"  # from the landing page
+DESCRIPTION = 160  # characters, of which search engines show no more
+QUESTION = "The question. "  # how chapters begin
 FIRST_SENTENCE = "She was born in New [MASK] City."  # the first of those that the landing page names
 
 
@@ -161,6 +161,21 @@ def describe_pictures(app: Any, doctree: nodes.document) -> None:
             raise ValueError(f"{source.name} has a picture without alternative text; show it by course.show.")
 
 
+def describe_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give a page the description that search engines show: the question of a chapter, or its first words."""
+    if doctree is None:
+        return
+    found = doctree.findall(
+        lambda node: isinstance(node, nodes.paragraph) and node.parent.tagname == "section"
+    )
+    paragraphs = [" ".join(node.astext().split()) for node in found]
+    questions = [text.removeprefix(QUESTION) for text in paragraphs if text.startswith(QUESTION)]
+    text = next(iter(questions + paragraphs), "")
+    if len(text) > DESCRIPTION:
+        text = f"{text[:DESCRIPTION].rpartition(' ')[0]} …"
+    context["metatags"] += f'<meta name="description" content="{html.escape(text)}">\n'
+
+
 def say_lines(app: Any, page: str, content: list[str]) -> None:
     """Add to the page on equations the line in which the code of each stands today."""
     if page == "equations":
@@ -235,6 +250,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", say_lines)
     app.connect("source-read", list_promises)
     app.connect("doctree-read", describe_pictures)
+    app.connect("html-page-context", describe_page)
     app.connect("doctree-read", colour_commands)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
     app.connect("build-finished", put_explorer)

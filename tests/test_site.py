@@ -128,6 +128,26 @@ def test_landing_page_embeds_an_explorer_that_is_written_beside_it(conf, tmp_pat
     assert (tmp_path / "html" / conf.EXPLORER).read_text("utf-8") == expected
 
 
+def described(conf, *texts):
+    """The description of a page with those paragraphs, below each other."""
+    section = nodes.section("", nodes.title("", "A page"), *(nodes.paragraph("", text) for text in texts))
+    context = {"metatags": ""}
+    conf.describe_page(None, "page", "page.html", context, nodes.section("", section))
+    return context["metatags"]
+
+
+def test_pages_are_described_by_their_first_words_and_chapters_by_their_question(conf):
+    first = 'Quotes " and <b>\nare text.'
+    assert described(conf, first, "More.") == (
+        '<meta name="description" content="Quotes &quot; and &lt;b&gt; are text.">\n'
+    )
+    assert 'content="Why?"' in described(conf, "To run it, install.", "The question. Why?", "Later.")
+    assert f'content="{"long " * 31}long …"' in described(conf, "long " * 50)
+    context = {"metatags": ""}
+    conf.describe_page(None, "search", "search.html", context, None)
+    assert context == {"metatags": ""}
+
+
 def test_commands_are_highlighted_as_a_shells_and_what_they_print_is_not(conf):
     texts = [
         "pip install .           # here\nminibert info",

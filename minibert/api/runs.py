@@ -168,7 +168,7 @@ class Run(Generic[Report], metaclass=ExplainsNames):
         return f"Run({str(self.folder)!r}, {counted(self.report['steps'], 'step')}, {result})"
 
     def _repr_html_(self) -> str:
-        """Show `report.html` in a frame that runs no scripts; without that file, show what `print` does."""
+        """Show `report.html` in a frame; without that file, show what `print` does."""
         try:
             page = b"".join(byte_pieces(self.folder / REPORT_FILE, streams=False)).decode("utf-8", "replace")
         except InputError:

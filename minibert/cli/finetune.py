@@ -38,7 +38,7 @@ RECIPE_TABLE = "\n".join(
     f"--lr {recipe.learning_rate:g}"
     for name, recipe in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
-WIDTHS = ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 256, 128))
+WIDTHS = ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 192, 128))
 NARROW = f"""\
 These rates are for models of width 768 and more. Narrower models need higher
 rates, and get them unless --lr is given. Instead of 5e-05:

@@ -388,7 +388,7 @@ class Comparison:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """Show the page in a frame, where no script may run."""
+        """Show the page in a frame."""
         return framed(self._page(), f"Comparison of {len(self.runs)} runs")
 
     def write(self, path: str | Path) -> Path:

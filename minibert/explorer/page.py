@@ -34,7 +34,7 @@ class Explorer(NamedTuple):
         return f"Explorer({self.title!r}, {len(self.html) / 1e6:.1f} MB)"
 
     def _repr_html_(self) -> str:
-        return framed(self.html, f"Explorer of {self.title}", scripts=True)
+        return framed(self.html, f"Explorer of {self.title}")
 
     def save(self, out: str | Path) -> int:
         """Write the page, which any browser opens.

@@ -9,7 +9,6 @@ The folder of a run is described in `finetuning/running.py`. That of a sweep hol
 and the files of the best run.
 """
 
-import dataclasses
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -150,27 +149,28 @@ def _require_unused(out: Path, places: Sequence[Path]) -> None:
 
 
 def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOptions:
-    """Fill in what options leave open: from the recipe of the task, the width of the model, and the machine.
+    """Fill in what options leave open: from the recipe of the task, the model's shape, and the machine.
 
     Parameters
     ----------
     options : FinetuneOptions
         The options.
     stored : Path or None, default None
-        The options of a run to resume; its learning rates are kept.
+        The options of a run to resume; its learning rates and dropout are kept.
 
     Returns
     -------
     FinetuneOptions
         With nothing left open, as a run stores them.
     """
-    if options.learning_rates is None and stored is not None and stored.exists():
-        rates = FinetuneOptions.load(stored).learning_rates
-        options = dataclasses.replace(options, learning_rates=rates)
-    width = None
-    if options.learning_rates is None:
-        width = hub.hidden_size(options.model)
-    return engines.resolve_auto(options.resolved(width))
+    if stored is not None and stored.exists():
+        before = FinetuneOptions.load(stored)
+        names = ("learning_rates", "dropout", "attention_dropout")
+        options = options.with_defaults({name: getattr(before, name) for name in names})
+    model = None
+    if options.learning_rates is None or options.dropout is None:
+        model = hub.stored_config(options.model)
+    return engines.resolve_auto(options.resolved(model))
 
 
 class _EvaluationRequest:

@@ -45,7 +45,7 @@ from minibert.base.terminal import counted, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
 from minibert.engines.trace import Trace, watch
-from minibert.hub import save_hf
+from minibert.hub import save_hf, stored_config
 from minibert.hub.checkpoint import checkpoints, latest
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters
@@ -183,7 +183,8 @@ def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOpt
     stored = run / "training.json"
     if resume and stored.exists():  # `_claim_folder` raises the error if it does not exist
         options = options.decided_as(PretrainOptions.load(stored))
-    options = engines.resolve_auto(options.resolved())
+    model = stored_config(options.model) if options.model and options.dropout is None else None
+    options = engines.resolve_auto(options.resolved(model))
     if not resume:  # earlier versions raised a max_positions that was too small; their runs still resume
         options.check_positions()
         options.check_masking()

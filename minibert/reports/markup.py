@@ -1,5 +1,7 @@
 """Fill in templates of pages; all data is escaped."""
 
+import base64
+import hashlib
 import html
 import json
 import math
@@ -56,11 +58,19 @@ def _environment(folder: Path) -> Any:
         keep_trailing_newline=True,
     )
     environment.filters |= {"place": "{:.1f}".format, "figure": "{:.1e}".format, "counted": counted}
+    environment.filters["sha256"] = _sha256
     return environment
 
 
-def framed(page: str, title: str, scripts: bool = False) -> str:
-    """Put a page into an HTML frame, to show it in a notebook.
+def _sha256(script: str) -> str:
+    """Return the digest by which a page allows its own script and no other."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def framed(page: str, title: str) -> str:
+    """Put a page into an HTML frame that keeps it apart, to show it in a notebook.
+
+    Its scripts run, and see nothing of the notebook.
 
     Parameters
     ----------
@@ -68,8 +78,6 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
         A whole HTML document.
     title : str
         Title of the frame, for screen readers.
-    scripts : bool, default False
-        Whether scripts of the page may run.
 
     Returns
     -------
@@ -78,9 +86,8 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
     """
     title = html.escape(title)
     source = html.escape(page)
-    sandbox = "allow-scripts" if scripts else ""
     style = "width: 100%; height: 40rem; box-sizing: border-box; border: 1px solid #8888"
-    return f'<iframe sandbox="{sandbox}" title="{title}" style="{style}" srcdoc="{source}"></iframe>'
+    return f'<iframe sandbox="allow-scripts" title="{title}" style="{style}" srcdoc="{source}"></iframe>'
 
 
 def inert_json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Write `report.html` of a fine-tuning: one file for any browser, without network or scripts.
+"""Write `report.html` of a fine-tuning: one file for any browser, without network.
 
 This module computes the contents; the layout is in `templates/`.
 """

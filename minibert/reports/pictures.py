@@ -10,9 +10,9 @@ from minibert.reports.viz import smoothed
 
 MOST_POINTS = 600  # points of a curve; if there are more, neighbours are averaged
 LARGEST = 1e100  # larger values are left out, as are those that are not numbers
-WIDTH, HEIGHT = 720.0, 300.0  # this and all other lengths are in the plot's own units
+WIDTH, HEIGHT = 720.0, 340.0  # this and all other lengths are in the plot's own units
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 38.0  # margins around the plot
-LETTER, LINE = 12.0, 20.0  # the most room that a letter and a line of text take on a small screen
+LETTER, LINE = 13.5, 24.0  # the most room that a letter and a line of text take on a small screen
 
 
 class Curve(NamedTuple):
@@ -24,6 +24,17 @@ class Curve(NamedTuple):
     dots: bool = False  # draw a dot for each point instead of a smoothed curve
     faint: bool = True  # behind a smoothed curve, draw the points themselves faintly
     breaks: Sequence[float] = ()  # positions at which the smoothing restarts
+    averaged: bool = False  # whether its points are means of neighbours
+
+
+class Path(NamedTuple):
+    """A line of a plot, and what a pointer shows at its points."""
+
+    kind: str  # CSS class
+    points: list[tuple[float, float]]  # coordinates
+    name: str = ""  # of the curve; without a name the pointer shows nothing
+    positions: str = ""  # of the points, separated by spaces
+    values: str = ""  # as the positions
 
 
 # -> (n,2)
@@ -93,7 +104,7 @@ def picture(
         return None
     shortest = 1.0 if axis == "step" else 1e-9
     last = max(shortest, last or max(curve.points[:, 0].max() for curve in curves))
-    drawn = [path for curve in curves for path in _paths(curve)]
+    drawn = [path for curve in curves for path in _paths(curve, title)]
     heights = _heights(drawn, band, lines)
     positions = [tick for tick in ticks(0.0, last) if tick <= last]
     if axis == "step":
@@ -106,15 +117,18 @@ def picture(
     def y(value: Any) -> Any:
         return TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
-    paths = [("line", [(LEFT, y(value)), (WIDTH - RIGHT, y(value))]) for value, _ in lines]
+    paths = [Path("line", [(LEFT, y(value)), (WIDTH - RIGHT, y(value))]) for value, _ in lines]
     for position, _ in marks:
         if position:  # a mark at 0 coincides with the vertical axis
-            paths.append(("rule", [(x(position), TOP), (x(position), HEIGHT - BOTTOM)]))
-    for kind, points in drawn:
+            paths.append(Path("rule", [(x(position), TOP), (x(position), HEIGHT - BOTTOM)]))
+    for kind, points, name in drawn:
         in_picture = np.stack([x(points[:, 0]), y(points[:, 1])], 1)
-        paths.append((kind, in_picture.tolist()))
+        where = " ".join(_tick(position) for position in points[:, 0].tolist())
+        values = " ".join(words(value) for value in points[:, 1].tolist())
+        paths.append(Path(kind, in_picture.tolist(), name, where, values))
     return {
         "label": _label(title, curves, words, axis),
+        "summary": [_summary(curve, title, words, axis) for curve in curves],
         "title": title,
         "axis": axis,
         "width": WIDTH,
@@ -151,12 +165,12 @@ def _drawable(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def _heights(
-    drawn: Sequence[tuple[str, np.ndarray]],
+    drawn: Sequence[tuple[str, np.ndarray, str]],
     band: tuple[float, float, str] | None,
     lines: Sequence[tuple[float, str]],
 ) -> list[float]:
     """Return the ticks of the vertical axis, which covers everything that is drawn."""
-    values = [value for _, points in drawn for value in points[:, 1]]
+    values = [value for _, points, _ in drawn for value in points[:, 1]]
     if band:
         values += band[:2]
     values += [value for value, _ in lines]
@@ -171,6 +185,24 @@ def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], a
         last = words(curve.points[-1, 1])
         ends.append(f"{curve.name} from {first} to {last}")
     return f"{title} over {axis.rstrip('s')}s, {'; '.join(ends).strip()}"
+
+
+def _summary(curve: Curve, title: str, words: Callable[[float], str], axis: str) -> list[str]:
+    """Return the row of a curve in the table that says in words what a plot shows: its ends and extremes."""
+    values = curve.points[:, 1]
+    cells = [_name(curve, title)]
+    for index in (0, values.argmin(), values.argmax(), -1):
+        position, value = curve.points[index].tolist()
+        cells.append(f"{words(value)} ({axis} {_tick(position)})")
+    return cells
+
+
+def _name(curve: Curve, title: str) -> str:
+    """Return what to call the points of a curve in a plot with that title."""
+    name = curve.name or title
+    if curve.averaged:
+        return f"{name}, means of neighbours"
+    return name
 
 
 def _dot_name(curve: Curve, axis: str, position: float, value: str) -> str:
@@ -196,20 +228,25 @@ def _thinned(curve: Curve) -> Curve:
     for part in _parts(curve):
         points_of_part = max(1, MOST_POINTS * len(part) // count)
         means += [neighbours.mean(0) for neighbours in np.array_split(part, points_of_part)]
-    return curve._replace(points=np.array(means))
+    return curve._replace(points=np.array(means), averaged=True)
 
 
-def _paths(curve: Curve) -> list[tuple[str, np.ndarray]]:
-    """Return the lines of a curve with their CSS classes: its points if it has dots, else smoothed ones."""
+def _paths(curve: Curve, title: str) -> list[tuple[str, np.ndarray, str]]:
+    """Return the lines of a curve with CSS classes and names: its points if it has dots, else smoothed ones.
+
+    Where smoothing changes nothing, the points themselves have no name: the pointer would tell them twice.
+    """
+    name = _name(curve, title)
     if curve.dots:
-        return [(curve.kind, curve.points)]
+        return [(curve.kind, curve.points, name)]
     window = max(1, len(curve.points) // 20)
+    name_of_means = f"{curve.name or title}, smoothed" if window > 1 else name
     paths = []
     if curve.faint:
-        paths.append((f"{curve.kind} raw", curve.points))
+        paths.append((f"{curve.kind} raw", curve.points, name if window > 1 else ""))
     for part in _parts(curve):
         means = smoothed(part[:, 1], window)
-        paths.append((curve.kind, np.stack([part[:, 0], means], 1)))
+        paths.append((curve.kind, np.stack([part[:, 0], means], 1), name_of_means))
     return paths
 
 

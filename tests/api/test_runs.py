@@ -43,7 +43,7 @@ def test_first_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     assert repr(run.model) == repr(minibert.load("runs/letter"))
     assert len(run.tokenizer) == run.report["vocab_size"]
     shown = run._repr_html_()
-    assert shown.startswith('<iframe sandbox="" ') and 'title="Run(' in shown
+    assert shown.startswith('<iframe sandbox="allow-scripts" ') and 'title="Run(' in shown
     assert html.unescape(shown.partition('srcdoc="')[2].partition('"')[0]) == page_of(run)
     assert "Engine" in capsys.readouterr().err  # it told how it went
 

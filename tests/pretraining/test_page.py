@@ -40,7 +40,9 @@ def finished(corpus, tmp_path_factory):
 
 
 def renews_itself(document):
-    return [had["content"] for had in Page(document).of("meta") if "http-equiv" in had] == [str(page.REFRESH)]
+    return [had["content"] for had in Page(document).of("meta", **{"http-equiv": "refresh"})] == [
+        str(page.REFRESH)
+    ]
 
 
 def dots(document):

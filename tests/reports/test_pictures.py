@@ -14,7 +14,7 @@ FORMAT = "{:.2f}".format
 
 
 def curves(found, kind):
-    return [np.array(points) for name, points in found["paths"] if name == kind]
+    return [np.array(path.points) for path in found["paths"] if path.kind == kind]
 
 
 def test_smoothing_begins_anew_at_each_break():
@@ -34,7 +34,7 @@ def test_of_several_curves_each_ends_where_its_run_does():
     found = picture(
         "loss", [Curve("a", SLOPE, "A", faint=False), Curve("b", short, "B", faint=False)], FORMAT
     )
-    assert [name for name, _ in found["paths"]] == ["a", "b"]
+    assert [path.kind for path in found["paths"]] == ["a", "b"]
     width = pictures.WIDTH - pictures.LEFT - pictures.RIGHT
     assert curves(found, "a")[0][-1, 0] == pytest.approx(pictures.LEFT + width)
     assert curves(found, "b")[0][-1, 0] == pytest.approx(pictures.LEFT + 0.4 * width)
@@ -50,6 +50,32 @@ def test_what_can_not_be_drawn_is_left_out(odd):
     assert found == sound
     assert picture("loss", [Curve("loss", points[-1:])], FORMAT) is None
     assert picture("loss", [Curve("loss", np.zeros((0, 2)))], FORMAT) is None
+
+
+def test_a_pointer_and_the_table_tell_what_is_drawn():
+    found = picture("loss", [Curve("loss", SLOPE, breaks=(50,))], FORMAT)
+    raw, *smooth = (path for path in found["paths"] if path.name)
+    assert [path.name for path in (raw, *smooth)] == ["loss"] + 2 * ["loss, smoothed"]
+    assert raw.positions.split() == [str(step) for step in range(1, 101)]
+    assert raw.values.split() == [f"{value:.2f}" for value in SLOPE[:, 1]]
+    assert smooth[1].positions.split() == [str(step) for step in range(51, 101)]
+    inside = smooth[1].values.split()[5:45]
+    # Of five values in a straight line the middle one is the mean.
+    assert inside == [f"{value:.2f}" for value in SLOPE[55:95, 1]]
+    assert found["summary"] == [
+        ["loss", "6.00 (step 1)", "3.00 (step 100)", "6.00 (step 1)", "3.00 (step 100)"]
+    ]
+    rough = np.stack([np.arange(10.0), np.arange(10.0) % 3], 1)
+    [faint, line] = picture("a", [Curve("a", rough, "A")], FORMAT)["paths"]
+    assert (faint.name, line.name) == ("", "A")  # which are one line
+
+
+def test_points_that_are_means_are_called_so():
+    points = np.stack([np.arange(2.0 * pictures.MOST_POINTS), np.ones(2 * pictures.MOST_POINTS)], 1)
+    found = picture("loss", [Curve("loss", points)], FORMAT)
+    assert [path.name for path in found["paths"]] == ["loss, means of neighbours", "loss, smoothed"]
+    assert found["paths"][0].positions.startswith("0.5 2.5 4.5 ")
+    assert found["summary"][0][:2] == ["loss, means of neighbours", "1.00 (step 0.5)"]
 
 
 def test_names_of_lines_and_marks_that_are_close_stand_apart():

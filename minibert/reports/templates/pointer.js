@@ -1,0 +1,117 @@
+// Pictures answer to a mouse, a finger and the arrow keys, by what stands at a place. All else they show without this.
+"use strict";
+for (const picture of document.querySelectorAll("svg[role=img]")) {
+  const places = placesOnCurves(picture) || placesOfDots(picture);
+  if (places.length) answer(picture, places);
+}
+
+// Of a picture with curves every position at which one has a point, from left to right; null where there is no curve.
+function placesOnCurves(picture) {
+  const curves = new Map();
+  for (const { classList, dataset, attributes } of picture.querySelectorAll("path[data-name]")) {
+    const curve = curves.get(dataset.name) || { name: dataset.name, kind: classList.value, points: [] };
+    const [positions, values] = [dataset.positions.split(" "), dataset.values.split(" ")];
+    attributes.d.value.slice(1).split("L").forEach((point, number) => {
+      const [x, y] = point.split(" ").map(Number);
+      curve.points.push({ x, y, position: positions[number], value: values[number] });
+    });
+    curves.set(dataset.name, curve);
+  }
+  const points = [...curves.values()].flatMap((curve) => curve.points).sort((one, other) => one.x - other.x);
+  const distinct = points.filter((point, number) => !number || point.x > points[number - 1].x);
+  return curves.size ? distinct.map(({ x, position }) => ({ x, y: 0, position, curves })) : null;
+}
+
+// Of a picture with nothing but dots these, row by row.
+function placesOfDots(picture) {
+  const dots = [...picture.querySelectorAll("circle:has(title)")].map((dot) => ({
+    x: dot.cx.baseVal.value, y: dot.cy.baseVal.value, kind: dot.classList.value, title: dot.textContent,
+  }));
+  return dots.sort((one, other) => one.y - other.y || one.x - other.x);
+}
+
+// What to say at a place: a heading, and for each curve that reaches it the nearest point.
+function toldAt(place, axis) {
+  if (place.title) return [place.title, [{ ...place, words: "" }]];
+  const told = [];
+  for (const { name, kind, points } of place.curves.values()) {
+    if (place.x < points[0].x || place.x > points[points.length - 1].x) continue;
+    const point = points.reduce((best, one) => (Math.abs(one.x - place.x) < Math.abs(best.x - place.x) ? one : best));
+    const elsewhere = point.x === place.x ? "" : ` (${axis} ${point.position})`;
+    told.push({ ...point, kind, words: `${name}: ${point.value}${elsewhere}` });
+  }
+  return [`${axis} ${place.position}`, told];
+}
+
+function answer(picture, places) {
+  const { width, height } = picture.viewBox.baseVal;
+  const marks = drawn("g", { class: "marks" }, picture);
+  const readout = document.createElement("output");
+  picture.after(readout);
+  readout.className = "readout";
+  let at = places.length - 1;
+  for (const title of picture.querySelectorAll("circle title")) title.remove(); // which a browser shows as well
+  picture.tabIndex = 0;
+  picture.setAttribute("aria-label", `${picture.getAttribute("aria-label").replace(/\.$/, "")}. Arrow keys tell the values.`);
+
+  function drawn(name, attributes, parent) {
+    const one = parent.appendChild(document.createElementNS(picture.namespaceURI, name));
+    for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, value);
+    return one;
+  }
+
+  function line(words, kind) {
+    const one = readout.appendChild(document.createElement("div"));
+    if (kind) {
+      const key = drawn("svg", { class: "key", viewBox: "0 0 24 10", "aria-hidden": "true" }, one);
+      drawn("path", { class: kind, d: "M0 5H24" }, key);
+    }
+    one.append(words); // as text
+  }
+
+  function show(number) {
+    at = Math.max(0, Math.min(places.length - 1, number));
+    const [heading, told] = toldAt(places[at], picture.dataset.axis);
+    hide();
+    line(heading);
+    if (!places[at].title) drawn("path", { class: "guide", d: `M${places[at].x} 0V${picture.dataset.bottom}` }, marks);
+    for (const { x, y, kind, words } of told) {
+      drawn("circle", { class: kind, cx: x, cy: y, r: 6 }, marks);
+      if (words) line(words, kind);
+    }
+    const share = places[at].x / width;
+    readout.style.left = share < 0.5 ? `calc(${100 * share}% + 0.75rem)` : "";
+    readout.style.right = share < 0.5 ? "" : `calc(${100 - 100 * share}% + 0.75rem)`;
+    readout.style.maxWidth = `calc(${100 * Math.max(share, 1 - share)}% - 2.25rem)`; // with its own padding
+    readout.style.top = `${(places[at].y / height) * picture.clientHeight}px`;
+  }
+
+  function hide() {
+    marks.replaceChildren();
+    readout.replaceChildren();
+  }
+
+  function point(event) {
+    const box = picture.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * width;
+    const y = ((event.clientY - box.top) / box.height) * height;
+    const far = places.map((place) => Math.hypot(place.x - x, place.title ? place.y - y : 0));
+    const nearest = far.indexOf(Math.min(...far));
+    places[nearest].title && far[nearest] > 30 ? hide() : show(nearest);
+  }
+
+  const page = Math.ceil(places.length / 10);
+  const moves = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -page, PageUp: page };
+  Object.assign(moves, { Home: -places.length, End: places.length });
+  picture.addEventListener("pointermove", point);
+  picture.addEventListener("pointerdown", point);
+  picture.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hide());
+  picture.addEventListener("blur", hide);
+  picture.addEventListener("focus", () => picture.matches(":focus-visible") && show(at));
+  picture.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+    if (!(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    show(at + moves[event.key]);
+  });
+}
