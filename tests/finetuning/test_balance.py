@@ -138,6 +138,12 @@ def test_balanced_weights_are_the_inverse_of_how_often_a_class_comes():
     assert balance.class_weights(options(), task, examples, ("a", "b")) is None
 
 
+def test_the_first_weight_of_no_class_is_named_beside_the_classes():
+    task, examples = registry.create("classify"), labelled("a", "b")
+    with pytest.raises(InputError, match="names 'c', which is not a class .*; the classes are a, b"):
+        balance.class_weights(options(class_weights="b=2,c=3,d=4"), task, examples, ("a", "b"))
+
+
 @pytest.mark.parametrize("weights", ["a=0", "a=-1", "a=nan", "a=inf", "a", "a=b", "=2", "", "even"])
 def test_weights_that_are_none_are_refused(weights):
     with pytest.raises(InputError, match="class_weights=.* is not valid; give balanced, or NAME=WEIGHT,"):

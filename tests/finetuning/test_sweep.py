@@ -98,7 +98,9 @@ def test_a_finished_sweep_is_not_run_again(swept, model, sst2, monkeypatch):
     assert finetune(options, out, resume=True, show=False) == report
 
 
-def test_a_sweep_that_was_moved_says_where_it_is_now(swept, tmp_path):
+def test_a_sweep_that_was_moved_says_where_it_is_now(swept, tmp_path, monkeypatch):
+    examined = []
+    monkeypatch.setattr(running, "examine", lambda record: examined.append(record) or [])
     out = shutil.copytree(swept[0], tmp_path / "moved")
     options = FinetuneOptions.load(out / "finetune.json")
     for whole in (True, False):  # as it is, and with its runs alone
@@ -107,6 +109,8 @@ def test_a_sweep_that_was_moved_says_where_it_is_now(swept, tmp_path):
         assert all(Path(one["folder"]).parent == out for one in report["runs"])
         if whole:
             (out / "report.json").unlink()
+    [best] = examined  # for the page that was written anew
+    assert best.folder.parent == out and best.options.learning_rates == (5e-3,)
 
 
 def test_a_run_that_diverges_does_not_end_the_sweep(model, sst2, tmp_path, monkeypatch, capsys):
