@@ -352,6 +352,8 @@ lesson.check(count_pairs, draw=draw_text, same_as=pairs_by_joining, times=20)
 # | `zip(pieces, pieces[1:])` | `itertools.combinations(pieces, 2)` | Only neighbours can be joined, not any two pieces of a word. |
 # | `zip(pieces, pieces[1:])` | `zip(pieces[1:], pieces)` | Left and right are swapped. |
 # | `zip(pieces, pieces[1:])` | `zip(pieces, pieces[1:-1])` | The last pair of each word is missing. |
+# | `zip(pieces, pieces[1:])` | `zip(pieces[::2], pieces[1::2])` | After a pair the next one begins a place further on, not two; only an overlap is left out. |
+# | `last = None if pair == last else pair` | `counts[pair] = counts.get(pair, 0) + 1; last = None` | A word that occurs n times counts n times, and overlapping pairs allow one join, not two. |
 #
 # </details>
 

@@ -640,6 +640,7 @@ lesson.check(mask_tokens, draw=a_text_to_mask, same_as=place_by_place, times=8)
 # | `draw < 0.9` | `draw < 0.1` | One target in ten keeps its own piece: from 0.8 on the draw is never below 0.1; the second limit is 0.8 + 0.1. |
 # | `np.where(draw < 0.9, ids, random_ids)` | `ids` | One target in ten becomes a random piece. |
 # | `ids[chosen]` | `ids[chosen & (draw < 0.8)]` | Targets that do not show [MASK] are predicted as well. |
+# | `ids[chosen]` | `ids[chosen & ((draw < 0.8) \| (draw >= 0.9))]` | Targets that keep their piece are predicted as well. |
 #
 # </details>
 
@@ -749,6 +750,8 @@ lesson.check(copier_loss, draw=frequencies_and_rates, same_as=by_enumeration, ti
 # | `same * np.diag(p) + ` | `` | The targets that keep their own piece are missing: there is nothing to copy. |
 # | `np.log(guess[there])` | `np.log(joint[there])` | This is the surprise of both together; the shown token is known, so divide by its probability. |
 # | `-(joint[there] *` | `-(guess[there] *` | The surprise has to be weighted by how often each case occurs. |
+# | `random / V * p[:, None]` | `random / (V - 1) * p[:, None] * (1 - np.eye(V))` | A random piece is one of all V, the right one included. |
+# | `-(joint[there] * np.log(guess[there])).sum()` | `-mask * (p[p > 0] * np.log(p[p > 0])).sum()` | A piece that is shown may be a random one, so the targets that show a piece cost something, too. |
 #
 # </details>
 
@@ -1037,6 +1040,8 @@ lesson.check(choose_whole_words, draw=some_words, same_as=word_by_word, times=12
 # | `for word in order` | `for word in range(len(sizes))` | Words come up in the random order, not in that of the text. |
 # | `np.repeat(chosen, sizes)` | `np.repeat(chosen[order], sizes[order])` | The answer is in the order of the text. |
 # | `sizes[word] <= left` | `left > 0` | A word must fit completely, or more than `limit` pieces are chosen. |
+# | `for word in order` | `for word in np.argsort(order)` | `order` lists words, the first to come up first; it does not say when each one comes up. |
+# | `np.repeat(chosen, sizes)` | `np.repeat(np.isin(np.arange(len(sizes)), order[:limit]), sizes)` | The limit counts pieces, not words. |
 #
 # </details>
 

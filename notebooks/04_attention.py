@@ -716,6 +716,7 @@ lesson.check(attention)
 # | `softmax(scores)` | `softmax(scores.swapaxes(2, 3)).swapaxes(2, 3)` | The weights of a query sum to one, along the last axis; here those of a key do. |
 # | `(p if mask is None else p * mask) @ values` | `p @ values` | Dropout is drawn but not applied to the weights. |
 # | `GroupSaved(p, mask)` | `GroupSaved(p, None)` | The output is right, but training can do nothing with what is saved when the multipliers of dropout are missing. |
+# | `GroupSaved(p, mask)` | `GroupSaved(p if mask is None else p * mask, mask)` | The output is right, but the weights are saved after dropout; the backward of softmax needs those before it. |
 #
 # </details>
 

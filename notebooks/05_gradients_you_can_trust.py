@@ -1043,6 +1043,7 @@ lesson.check(slope_of_c)
 # | `2 * c * (1 - c) * du` | `c * (1 - c) * du` | (1 - tanh²)/2 is 2 c (1 - c): a factor of two is missing. |
 # | `2 * c * (1 - c) * du` | `2 * c * (1 - c)` | The chain rule: c depends on x through u, so the slope of u is a factor. |
 # | `2 * c * (1 - c) * du` | `0.5 * (1 - c * c) * du` | tanh u is 2c - 1, and not c. |
+# | `3 * 0.044715 * x * x` | `3 * 0.044715 * x` | The derivative of x³ is 3x²: x is squared. |
 #
 # </details>
 # <details><summary>The derivation</summary>
@@ -1147,6 +1148,8 @@ lesson.check(gelu_backward)
 # | `x * x * -0.5` | `x * x * 0.5` | The density falls: exp of minus x²/2. |
 # | `2 * cdf * (1 - cdf)` | `cdf * (1 - cdf)` | (1 - tanh²)/2 is 2 c (1 - c): a factor of two is missing. |
 # | `(1 + 3 * 0.044715 * x * x)` | `(1 + 0.044715 * x * x)` | The derivative of x³ is 3x². |
+# | `dy * (cdf + x * slope)` | `dy * (cdf + slope)` | In the second term of the product rule x multiplies the slope of the cdf. |
+# | `dy * (cdf + x * slope)` | `dy * x * slope` | The product rule has two terms; Phi itself is missing. |
 #
 # </details>
 

@@ -102,6 +102,9 @@ lesson.check(gradient_of_row)
 # | `dy[rows == t].sum(0)` | `dy[rows != t].sum(0)` | These are the copies of all other rows. |
 # | `dy[rows == t].sum(0)` | `dy.sum(0)` | Only copies of this row depend on it. |
 # | `dy[rows == t].sum(0)` | `-dy[rows == t].sum(0)` | A copy has the sign of its original. |
+# | `dy[rows == t].sum(0)` | `dy[rows == t].sum(0) / max(1, (rows == t).sum())` | What the copies send back is added: no mean. |
+# | `dy[rows == t].sum(0)` | `(dy[rows == t][-1] if t in rows else 0 * dy[0])` | Every copy sends something back, not only the last. |
+# | `dy[rows == t].sum(0)` | `dy[t % len(dy)]` | The numbers in rows name rows of x; the rows of dy are those of y. |
 #
 # </details>
 # <details><summary>The derivation</summary>

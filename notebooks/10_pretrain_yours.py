@@ -220,6 +220,9 @@ lesson.check(neighbour_losses)
 # | `(len(ids) + V)` | `len(ids)` | Each of V pieces was counted once more, so the sum is N + V. |
 # | `-np.log(mixed` | `np.log(mixed` | A loss is minus the logarithm. |
 # | `/ (pairs.sum(1)[left] + strength)` | `/ pairs.sum(1)[left]` | Without lambda in the denominator the probabilities do not sum to one. |
+# | `ids[:-1] * V + ids[1:]` | `ids[1:] * V + ids[:-1]` | The pair is (left, target): what is on the left comes first. |
+# | `pairs.sum(1)[left]` | `np.bincount(ids, minlength=V)[left]` | c(u) counts how often u has a follower; the last piece of the text has none. |
+# | `.reshape(V, V)` | `.reshape(V, V).clip(max=1)` | A pair that occurs twice counts twice; `pairs[…] += 1` counts it once. |
 #
 # </details>
 

@@ -255,6 +255,8 @@ lesson.check(naive_bayes, draw=draw_bags, same_as=bayes_by_fractions, times=20)
 # | `prior + sum(` | `sum(` | The label itself has a probability, which is the first term. |
 # | `for thing in bag if` | `for thing in set(bag) if` | What occurs twice in a bag counts twice. |
 # | `np.array(columns).T` | `np.array(columns)` | A row for each bag is asked for, and a column for each label. |
+# | `sum(p[thing] for thing in bag if thing in known)` | `sum(math.log((counts[name][thing] + 1) / total) for thing in bag)` | A thing that occurs in none of the bags says nothing, and is left out. |
+# | `sorted(set(labels))` | `list(dict.fromkeys(labels))` | The columns follow the sorted labels, not the order in which they come up. |
 #
 # </details>
 
@@ -583,6 +585,8 @@ lesson.check(fine_tune, draw=small_task, same_as=library_run, times=5, tolerance
 # | `peak * min(step / warmup, (total - step) / (total - warmup))` | `peak` | The rate follows a schedule, up to its peak and down to zero. |
 # | `(total - step) / (total - warmup)` | `(total - step) / total` | After the warm-up the rate falls from its peak: the decay is counted from there. |
 # | `math.ceil(total / 10)` | `math.ceil(total / 5)` | The warm-up takes a tenth of the updates. |
+# | `math.ceil(total / 10)` | `total // 10` | The warm-up is rounded up: eleven updates have two of them, not one. |
+# | `min(step / warmup, (total - step) / (total - warmup))` | `(total - step) / (total - warmup)` | The warm-up is missing: the rate begins at zero. |
 #
 # </details>
 
@@ -731,6 +735,7 @@ lesson.check(paired_interval, draw=draw_scores, same_as=interval_by_sorting, tim
 # | `(0.025, 0.975)` | `(0.0, 1.0)` | The smallest and the largest depend on how often you draw; one part in forty is left out at either end. |
 # | `ours[rows].mean(1) - theirs[rows].mean(1)` | `theirs[rows].mean(1) - ours[rows].mean(1)` | It is ours minus theirs. |
 # | `.mean(1) - theirs[rows].mean(1)` | `.mean(0) - theirs[rows].mean(0)` | The mean runs over the examples of one set, axis 1. |
+# | `low, high = np.quantile(differences, (0.025, 0.975))` | `one, other = [np.quantile(scores[rows].mean(1), (0.025, 0.975)) for scores in (ours, theirs)]; low, high = one[0] - other[1], one[1] - other[0]` | The interval is that of the differences: two intervals of their own lose what pairing gains. |
 #
 # </details>
 
@@ -1198,6 +1203,9 @@ lesson.check(flawed, draw=draw_reports, same_as=inspected, times=30)
 # | `sentence.lower() if one.isalpha()` | `sentence.lower()` | A copy with another punctuation mark is a copy. |
 # | `10 * count > len(report["dev"])` | `count > 0` | A short sentence may occur twice in any library; more than a tenth is asked for. |
 # | `10 * count > len(report["dev"])` | `count == len(report["dev"])` | A part of dev is enough to spoil the score. |
+# | `2 * right / max(1, there + found)` | `sum(a == b for tags, ours in zip(gold, guess) for a, b in zip(tags, ours)) / max(1, sum(map(len, gold)))` | That is the share of right tags; most of them are O, and an entity is right as a whole or not at all. |
+# | `2 * right / max(1, there + found)` | `2 * len(set().union(*map(entities, gold)) & set().union(*map(entities, guess))) / max(1, len(set().union(*map(entities, gold))) + len(set().union(*map(entities, guess))))` | Entities of different sentences are different, even if they lie at the same places. |
+# | `2 * right / max(1, there + found)` | `sum(2 * len(entities(a) & entities(b)) / max(1, len(entities(a)) + len(entities(b))) for a, b in zip(gold, guess)) / max(1, len(gold))` | F1 is computed once, from the counts of all sentences; it is not a mean over sentences. |
 #
 # </details>
 
@@ -1392,6 +1400,9 @@ lesson.check(span_gradient, draw=draw_spans, same_as=span_gradient_by_steps, law
 # | `/ (2 * S)` | `/ 2` | The loss is the mean over the inputs. |
 # | `answers[:, end], end]` | `answers[:, 0], end]` | The end has a place of its own. |
 # | `e / e.sum(1, keepdims=True)` | `e / e.sum(2, keepdims=True)` | The softmax runs over the tokens, not over beginning and end. |
+# | `answers[:, end], end]` | `answers[:, 1 - end], end]` | Beginning and end are swapped. |
+# | `e / e.sum(1, keepdims=True)` | `np.exp(z - z.max((1, 2), keepdims=True)) / np.exp(z - z.max((1, 2), keepdims=True)).sum((1, 2), keepdims=True)` | Beginning and end have a softmax each. |
+# | `e / e.sum(1, keepdims=True)` | `e / np.exp(scores - z.max(1, keepdims=True)).sum(1, keepdims=True)` | Padding takes part in the softmax; it has to be left out of the sum. |
 #
 # </details>
 

@@ -552,6 +552,7 @@ lesson.check(tensor, draw=draw_bytes, same_as=number_by_number, law=is_double, t
 # | `(halves << 16).view("<f4")` | `np.frombuffer(raw, "<f2")` | BF16 is not F16: the two divide their sixteen bits differently. |
 # | `(halves << 16).view("<f4")` | `(halves << 16).astype("<f4")` | The bits have to be looked at as a float, not converted to one. |
 # | `(halves << 16)` | `halves` | The sixteen bits are the upper half of a float, so they have to be shifted. |
+# | `(halves << 16)` | `(halves << 8)` | The sixteen bits are the upper half of a float, so they have to be shifted by sixteen. |
 #
 # </details>
 
@@ -668,6 +669,8 @@ lesson.check(read_vocabulary, draw=draw_vocabulary, same_as=line_by_line, times=
 # | `enumerate(lines)` | `enumerate(lines, 1)` | Ids begin at 0. |
 # | `enumerate(lines)` | `[*enumerate(lines)][::-1]` | Of two lines with the same piece the later one counts. |
 # | `        lines.pop()` | `        pass` | The empty string behind the last line feed is not a piece. |
+# | `.replace("\r\n", "\n").split("\n")` | `.splitlines() + [""]` | Python ends lines at ten characters, and some of them are pieces. |
+# | `enumerate(lines)` | `enumerate(line.strip() for line in lines)` | Some pieces are spaces, or have one at an end, of the kinds that `strip` removes. |
 #
 # </details>
 
@@ -1172,6 +1175,7 @@ lesson.check(nearest, draw=draw_queries_and_keys, same_as=by_angle, times=10)
 # | `.argmax(1)` | `.argmin(1)` | The nearest has the largest cosine. |
 # | `.argmax(1)` | `.argmax(0)` | For each query a key is asked for, not for each key a query. |
 # | `np.sqrt((keys * keys).sum(1))` | `(keys * keys).sum(1)` | A length is the root of the sum of squares. |
+# | `queries @ keys.T / lengths` | `-((queries[:, None] - keys) ** 2).sum(2)` | That is the smallest distance; a key that points the same way may be long, and far away. |
 #
 # </details>
 

@@ -302,6 +302,8 @@ lesson.check(induction_pairs, draw=draw_ids, same_as=induction_by_dictionary, ti
 # | `ids[:, :-1, None] == ids[:, None, :-1]` | `ids[:, 1:, None] == ids[:, None, :-1]` | The piece before i is compared with the piece before j. |
 # | `pairs & ~np.eye(size, dtype=bool)` | `np.tril(pairs & ~np.eye(size, dtype=bool))` | BERT reads both ways, so later copies count as well. |
 # | `pairs & ~np.eye(size, dtype=bool)` | `pairs ^ np.eye(size, dtype=bool)` | The first token has nothing before it, so it makes no pair, not even with itself. |
+# | `pairs[:, 1:, 1:] = ids[:, :-1, None] == ids[:, None, :-1]` | `pairs[:, :, 1:] = ids[:, :, None] == ids[:, None, :-1]` | The piece before i is compared with the piece before j, not the piece at i. |
+# | `pairs[:, 1:, 1:] = ids[:, :-1, None] == ids[:, None, :-1]` | `before = np.roll(ids, 1, 1); pairs[:] = before[:, :, None] == before[:, None, :]` | `np.roll` puts the last piece before the first one; the first has nothing before it. |
 #
 # </details>
 
@@ -839,6 +841,9 @@ lesson.check(control_labels, draw=draw_coins, same_as=coin_by_coin, law=are_whol
 # | `[ids]` | `` | A label is asked for each token; it is that of its piece. |
 # | `np.cumsum(shares)` | `shares` | The borders are sums of shares: class 1 begins where class 0 ends. |
 # | `side="right"` | `side="left"` | A coin that lies exactly on a border belongs to the class above it. |
+# | `decay * W` | `2 * decay * W` | The derivative of λ/2 W² is λ W. |
+# | `np.searchsorted(borders, coins, side="right")[ids]` | `np.array([next((c for c, share in enumerate(shares) if coin < share), len(shares) - 1) for coin in coins])[ids]` | The borders are sums of shares: class 1 begins where class 0 ends. |
+# | `[ids]` | `[np.arange(len(ids)) % len(coins)]` | The coin belongs to the piece, not to the place of the token. |
 #
 # </details>
 
@@ -1232,6 +1237,8 @@ lesson.check(kendall_tau, draw=draw_orders, same_as=pair_by_pair, times=30)
 # | `.mean()` | `.sum()` | Tau is a mean over all pairs. |
 # | `np.sign(x[i] - x[j]) * np.sign(y[i] - y[j])` | `np.sign(x[i] - x[j]) == np.sign(y[i] - y[j])` | That is the share of pairs that agree; disagreement counts −1. |
 # | `np.sign(y[i] - y[j])` | `np.sign(y[j] - y[i])` | The sign is reversed: both differences have to be taken the same way round. |
+# | `np.sign(x[i] - x[j]) * np.sign(y[i] - y[j])` | `np.where((x[i] - x[j]) * (y[i] - y[j]) > 0, 1, -1)` | A tie is neither agreement nor disagreement; it counts 0. |
+# | `(np.sign(x[i] - x[j]) * np.sign(y[i] - y[j])).mean()` | `(np.sign(x[i] - x[j]) * np.sign(y[i] - y[j])).sum() / max(1, np.count_nonzero((x[i] - x[j]) * (y[i] - y[j])))` | The mean is over all pairs; those with a tie count, with 0. |
 #
 # </details>
 

@@ -444,6 +444,7 @@ lesson.check(sign_flip_p, draw=draw_differences, same_as=flip_by_recursion, time
 # | `.mean()` | `.sum()` | The share of the patterns is asked for, not their number. |
 # | `abs(differences.sum())` | `abs(differences).sum()` | That is the largest sum there can be; the one that was seen keeps its signs. |
 # | `[1, -1]` | `[1, 0]` | A flipped difference has the other sign; it does not vanish. |
+# | `(sums >= seen * (1 - 1e-9)).mean()` | `(np.array(list(itertools.product([1, -1], repeat=len(differences)))) @ differences >= differences.sum() - 1e-9 * seen).mean()` | A mean that far on the other side is as surprising: take absolute values. |
 #
 # </details>
 
@@ -662,6 +663,7 @@ lesson.check(choose_floor, draw=draw_candidates, same_as=choose_by_equations, ti
 # | `math.dist(law, y)` | `max(abs(np.array(law) - y))` | The mean of the squared errors is asked for, not the largest error. |
 # | `min(candidates, key=error)` | `max(candidates, key=error)` | The smallest error is wanted. |
 # | `min(candidates, key=error)` | `min(map(error, candidates))` | The candidate is asked for, not its error. |
+# | `min(candidates, key=error)` | `min(range(len(candidates)), key=lambda number: error(candidates[number]))` | The candidate is asked for, not its number. |
 #
 # </details>
 
@@ -1005,6 +1007,7 @@ lesson.check(best_size, draw=draw_valley, same_as=bottom_by_equations, times=20,
 # | `-slope / (2 * square)` | `-slope / square` | The derivative of c u² is 2 c u. |
 # | `np.exp(-slope / (2 * square))` | `sizes[np.argmin(losses)]` | That is the best of the sizes that were tried; the bottom lies between them. |
 # | `square, slope, _ = ` | `_, slope, square = ` | `np.polyfit` puts the coefficient of the square first. |
+# | `np.exp(-slope / (2 * square))` | `np.roots(np.polyder(np.polyfit(sizes, losses, 2)))[0]` | The parabola is one in the logarithm of the size. |
 #
 # </details>
 

@@ -313,6 +313,7 @@ lesson.check(full_sentences, draw=draw_documents, same_as=sentences_by_counting,
 # | `current, between = [], []` | `current = []` | A separator that no longer fits is dropped: the next sequence begins with the sentence. |
 # | `sequences + [current] if current else sequences` | `sequences` | The last sequence is missing. |
 # | `            between = []` | `            between = [sep]` | Within a document there is nothing between two sentences. |
+# | `between = [sep] if current else []` | `sequences, current, between = sequences + [current] * bool(current), [], []` | A document goes on in the sequence of the one before, as long as there is room. |
 #
 # </details>
 
@@ -476,6 +477,7 @@ lesson.check(pre_norm_backward, draw=draw_block_backward, same_as=block_by_compl
 # | `dy + norm_backward(d_normal, saved_norm)` | `norm_backward(d_normal, saved_norm)` | The gradient of the path around the branch is missing. |
 # | `dy + norm_backward(d_normal, saved_norm)` | `dy + d_normal` | The gradient has to go back through the norm, too. |
 # | `dy + norm_backward(d_normal, saved_norm)` | `norm_backward(dy + d_normal, saved_norm)` | The path around the branch goes around the norm as well. |
+# | `return x + out, (saved_norm, saved_branch)` | `out, saved_branch = branch(x); out, saved_norm = norm(x + out); return out, (saved_norm, saved_branch)` | That is post-norm, as in BERT: here the norm stands in front of the branch. |
 #
 # </details>
 
@@ -1038,6 +1040,7 @@ lesson.check(gated_backward, draw=draw_gated_backward, same_as=gate_by_complex_s
 # | `[d_gate, dy * opened]` | `[dy * opened, d_gate]` | The gradient of the gate is the left half. |
 # | `x * s, (x, s)` | `s, (x, s)` | That is the logistic function; silu multiplies it by x. |
 # | `dy * opened]` | `dy * value]` | The gradient of one factor is the other factor: here the opened gate. |
+# | `dy * (s + x * s * (1 - s))` | `dy * (s + s * (1 - s))` | In the second term x multiplies the slope of s. |
 #
 # </details>
 
@@ -1220,6 +1223,8 @@ lesson.check(muon, draw=draw_update, same_as=Ops().muon, law=in_place, tolerance
 # | `direction + rule.weight_decay * params[s]` | `direction` | Weight decay is missing. |
 # | `[:decays]` | `[:]` | Biases and LayerNorm do not decay. |
 # | `params[s] -= ` | `params = params.copy(); params[s] -= ` | `params = …` gives the name to another array; write into `params[s]`. |
+# | `np.linalg.norm(x)` | `np.linalg.norm(x, 2)` | `np.linalg.norm(x, 2)` is the largest singular value; the Frobenius norm is asked for. |
+# | `range(5)` | `range(4)` | The polynomial is applied five times. |
 #
 # </details>
 

@@ -484,6 +484,7 @@ lesson.check(bias_gelu, draw=draw_bias, law=bias_holds)
 # | `y / math.sqrt(2)` | `y` | The error function has its argument divided by the root of two. |
 # | `(1 + math.erf` | `(math.erf` | The distribution function is (1 + erf) / 2. |
 # | `out[i, j] = y * (` | `out[i, j] = (` | GELU is y times the distribution function. |
+# | `y * (1 + math.erf(y / math.sqrt(2))) / 2` | `(y - bias[j]) * (1 + math.erf((y - bias[j]) / math.sqrt(2))) / 2 + bias[j]` | The bias is added before GELU, not after it. |
 #
 # </details>
 
@@ -690,6 +691,7 @@ lesson.check(product, draw=draw_product, law=product_holds, times=4)
 # | `min(top + block, K)` | `top + block` | At the edge the block is smaller. |
 # | `out[i, j] += a[i, k] * b[k, j]` | `out[i, j] += a[i, k] * b[j, k]` | That multiplies by the transpose of b. |
 # | `out[i, j] = 0` | `pass` | Sums begin at zero, whatever was in out. |
+# | `out[i, j] += a[i, k] * b[k, j]` | `out[i, j] = a[i, k] * b[k, j] + (out[i, j] if k > top else 0)` | The squares of b below each other add up as well: out is emptied once, not for each of them. |
 #
 # </details>
 

@@ -175,7 +175,7 @@ OPTIONS = {
     },
     FinetuneOptions: {
         **TRAINING, "keep": 1, "accumulate": 1, "warmup": 0.1, "bias_correction": True, "google_decay": False,
-        "span_weight": 0.5, "long": "cut", "token_budget": 4096, "dropout": 0.1, "bilstm": False,
+        "span_weight": 0.5, "long": "cut", "token_budget": 4096, "bilstm": False,
         "restarts": 1, "columns": (), "also": (), "stratified": True, "width": 768,
     },
     TextEncoder: {

@@ -62,6 +62,7 @@ MOST_EXPLORED = f"at most {pretrain_command.MOST_EXPLORED // 10**6} million para
 LIMITS = f"{confined.SECONDS:.0f} seconds and {confined.MEMORY // GIBI} GiB"
 NAMED_SIZES = ", ".join(f"`{name}` {'-'.join(map(str, shape))}" for name, shape in SIZES.items())
 QUICK = PretrainOptions(size="2-128-4").resolved()  # what `make pretrain` trains
+FURTHER_QUICK = rate(recipes.further_rate(BertConfig.from_size("2-128-4")))
 # A page, and what it has to say today.
 FIGURES = [
     ("README.md", f"trains a BERT on the books in the package: {MINUTES} minutes"),
@@ -70,10 +71,15 @@ FIGURES = [
     (STARTED, f"in the last line if the model has {MOST_EXPLORED} and has read texts of "
               f"{pretrain_command.LEAST_COMPARED} tokens"),
     (STARTED, f"in which the model runs, where it has {MOST_EXPLORED}"),
-    (STARTED, f"the rate is {rate(recipes.FURTHER.learning_rate)} ({rate(recipes.NEW_HEAD_RATE)} where that "
-              f"model has no masked-LM head) and sequences have {recipes.FURTHER.seq_length} tokens"),
+    (STARTED, f"With `--model` sequences have {recipes.FURTHER.seq_length} tokens"),
+    (STARTED, f"{rate(recipes.further_rate(BertConfig()))} for `base`, which Google advises, "
+              f"{FURTHER_QUICK} for the model of `make pretrain` "
+              f"(at least {rate(recipes.NEW_HEAD_RATE)} where a model has no masked-LM head)"),
     (STARTED, f"if it is at least {run.REPEATED:.1%}"),
-    (STARTED, f"above {preparation.MUCH_REPEATED:.0%} a warning shows one of them"),
+    (STARTED, f"text of more than {preparation.LEAST_LINES:,} lines, above {preparation.MUCH_REPEATED:.0%} a "
+              "warning shows one of them"),
+    (STARTED, f"at the end, on {evaluation.TARGETS:,} targets"),
+    (STARTED, f"have the losses on the way, of {objective.PREVIEW_TARGETS:,}"),
     (STARTED, f"it is cut into documents of {corpus.CONTINUOUS_SENTENCES} sentences"),
     (STARTED, f"where less than {PARTS[round(1 / preparation.LEAST_IN_PAIRS)]} of the text"),
     (STARTED, f"is measured {IN_WORDS[PretrainOptions().evaluations]} times on the way"),

@@ -16,6 +16,7 @@ from minibert.base.errors import InputError, MissingFile, OtherOptions, did_you_
 from minibert.base.files import atomic_json
 from minibert.base.foreign_names import advice_for
 from minibert.base.json_files import dataclass_error, read_json, read_toml, schema_error
+from minibert.core.config import BertConfig
 from minibert.core.optim import KINDS
 
 MOST = 2**31 - 1  # largest number of steps, sequences or pieces
@@ -388,6 +389,24 @@ class RunOptions(TrainingArguments):
         rate = vars(self)["dropout"]  # which every subclass has
         attention = rate if self.attention_dropout is None else self.attention_dropout
         return {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": attention}
+
+    def dropouts_of(self, model: BertConfig) -> dict[str, Any]:
+        """Return answers for the rates that are left open: those of a trained model.
+
+        Parameters
+        ----------
+        model : BertConfig
+            Its configuration.
+
+        Returns
+        -------
+        dict
+            Both fields, by name; {} if `dropout` was given, which stands for both.
+        """
+        rate, attention = model.hidden_dropout_prob, model.attention_probs_dropout_prob
+        if vars(self)["dropout"] is not None:
+            return {}
+        return {"dropout": rate, "attention_dropout": None if attention == rate else attention}
 
     @property
     def extras(self) -> dict[str, Any]:

@@ -8,11 +8,14 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minibert.course.laws import (
+    FEWEST,
     NOT_FINITE,
     WHERE,
     WHOLE,
@@ -28,9 +31,11 @@ from minibert.course.laws import (
 )
 
 BOUND = 1e-12  # relative error of a right answer, as in `judging`
+FLOOR = 1e-15  # a difference that rounding may cause where numbers near 1 cancel
 SHORT = 100  # characters of a question that is printed whole
 # A docstring's verb, and the list of names behind it.
 _LISTED = re.compile(r"\w+ (\w+(?: ?, \w+)*) ?,? and (\w+)")
+_OBJECT = re.compile(r" at 0x[0-9a-f]+>")  # in the text of an object that Python can't write
 _NOT_NUMBERS = (bool, str, list, tuple, dict)  # values that are not compared as arrays are
 Sentence = str
 
@@ -43,6 +48,7 @@ class Asked(NamedTuple):
     arguments: dict[str, Any]
     variant: str = ""  # what distinguishes the question from the plain one, such as "causal dropout"
     totals: tuple[str, ...] = ()  # names of the parts that are added to an accumulator
+    saved: Arrays = {}  # what a backward gets from its forward, by name
 
 
 class Probe(NamedTuple):
@@ -51,6 +57,7 @@ class Probe(NamedTuple):
     phrase: str  # completes "It is right …"
     ask: Callable[..., list[Asked]]
     tells_much: bool = True  # False: it sets a whole table, which leaves little to get wrong
+    as_if: bool = False  # True: the phrase completes "It answers as if …", for the questions as they were
 
 
 def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sentence:
@@ -82,11 +89,20 @@ def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sent
     unexplained = [name for name in wrong if name not in explained]
     # Next: under which condition the answer is wrong, and where in the part.
     conditions = _by_variant(asked, wrong)
+    if not conditions:
+        phrases = [(name, phrase + _how_often(asked, name, phrase)) for name, phrase in phrases]
     if unexplained and not conditions:
-        conditions = _by_probe([probe for probe in probes if probe.tells_much], wrong)
+        conditions = _constant(asked, wrong) or _as_if(
+            [probe for probe in probes if probe.as_if], asked, wrong
+        )
+    by_setting = [probe for probe in probes if not probe.as_if]
+    if unexplained and not conditions:
+        conditions = _by_probe([probe for probe in by_setting if probe.tells_much], wrong)
     phrases += _where_phrases(asked, unexplained)
     if unexplained and not (conditions or phrases):
-        conditions = _by_probe([probe for probe in probes if not probe.tells_much], wrong)
+        conditions = _by_question(asked, wrong)
+    if unexplained and not (conditions or phrases):
+        conditions = _by_probe([probe for probe in by_setting if not probe.tells_much], wrong)
     # What says least: that a part is wrong, or right.
     described = {name for name, _ in phrases}
     undescribed = [name for name in unexplained if name not in described]
@@ -110,8 +126,20 @@ def _whole_phrases(asked: list[Asked], names: list[str]) -> list[tuple[str, str]
 
 def _where_phrases(asked: list[Asked], names: list[str]) -> list[tuple[str, str]]:
     """Return the parts of which it is known where they are wrong, each with a phrase that says where."""
-    phrases = [(name, _first(WHERE, _parts(asked, name)) or _items(asked, name)) for name in names]
+    phrases = []
+    for name in names:
+        phrase = _first(WHERE, _parts(asked, name)) or _truths(asked, name) or _items(asked, name)
+        phrases.append((name, phrase))
     return [(name, phrase) for name, phrase in phrases if phrase]
+
+
+def _how_often(asked: list[Asked], name: str, phrase: str) -> str:
+    """Say in how many questions a part is wrong, if it is right in others where it is not zero anyway."""
+    right = [question for question in asked if _same(question, name)]
+    telling = [question for question in right if np.any(np.asarray(question.expected[name], object) != 0)]
+    if not telling or phrase.startswith(NOT_FINITE):
+        return ""
+    return f" in {len(asked) - len(right)} of {len(asked)} questions, and is right in the others"
 
 
 def _sentences_of(phrases: list[tuple[str, str]], label: str) -> list[Sentence]:
@@ -192,20 +220,97 @@ def probes_of(
         for name, parameter in inspect.signature(function).parameters.items()
         if parameter.default is None
     }
-    for path, kind in sorted(_settable(arguments), key=lambda settable: _KINDS.index(settable[1])):
-        for value in (False, True) if kind == _BOOL else (1.0, 0.0):
-            words = f"is {value}" if kind == _BOOL else f"is {value:g}"
-            if kind in (_ARRAY, _TABLE):
-                words += " everywhere"
-            phrase = f"where {'.'.join(path)} {words}"
-            change = _setting(path, value)
-            yield Probe(phrase, lambda change=change: ask(change), tells_much=kind != _TABLE)
+    settable = sorted(_settable(arguments), key=lambda path_and_kind: _KINDS.index(path_and_kind[1]))
+    for path, kind in settable:
+        name = ".".join(path)
+        changed = {value: cache(partial(ask, _setting(path, value))) for value in _VALUES[kind]}
+        for value, asked in changed.items():
+            yield Probe(f"where {name} is {_worded(value, kind)}", asked, tells_much=kind != _TABLE)
+        for value in sorted(changed):
+            yield Probe(f"{name} were {_worded(value, kind)}", changed[value], as_if=True)
     for name in optional & set(arguments):
-        yield Probe(f"where {name} is None", lambda name=name: ask(_setting((name,), None)))
+        yield Probe(f"where {name} is None", partial(ask, _setting((name,), None)))
+    numbers = [path for path, kind in settable if kind == _NUMBER]
+    for one, other in combinations(numbers, 2):
+        for value in _VALUES[_NUMBER]:
+            changes = _setting(one, value), _setting(other, value)
+            words = f"where {'.'.join(one)} and {'.'.join(other)} are {value:g}"
+            yield Probe(words, partial(ask, _both(*changes)), tells_much=False)
+    for words, change in _mistaken(arguments):
+        yield Probe(words, partial(ask, change), as_if=True)
+
+
+def _worded(value: Any, kind: str) -> str:
+    """Write a value that a probe sets."""
+    if kind == _BOOL:
+        return str(value)
+    return f"{value:g} everywhere" if kind in (_ARRAY, _TABLE) else f"{value:g}"
+
+
+def _both(one: Callable[[Arrays], Arrays], other: Callable[[Arrays], Arrays]) -> Callable[[Arrays], Arrays]:
+    """Make a change of arguments of two changes."""
+    return lambda arguments: other(one(arguments))
+
+
+def _mistaken(arguments: Arrays) -> Iterator[tuple[str, Callable[[Arrays], Arrays]]]:
+    """List ways to mistake the arguments for others, each with words that complete "as if"."""
+    for name, value in arguments.items():
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            yield f"{name} were one less", _changing(name, lambda number: number - 1)
+            yield f"{name} were one more", _changing(name, lambda number: number + 1)
+        if _is_number(value):
+            yield f"{name} had the other sign", _changing(name, lambda number: -number)
+        if isinstance(value, np.ndarray) and value.ndim:
+            yield from _mistaken_array(name, value)
+    for one, other in combinations(arguments, 2):
+        if _are_alike(arguments[one], arguments[other]):
+            yield f"{one} and {other} were exchanged", _exchanging(one, other)
+
+
+def _mistaken_array(name: str, value: Any) -> Iterator[tuple[str, Callable[[Arrays], Arrays]]]:
+    """List ways to mistake an array for another."""
+    if value.dtype.kind in "fc":
+        for where, index in {"first": 0, "last": -1}.items():
+            entry = "entry" if value.ndim == 1 else "row"
+            change = partial(_without, axis=0, index=index)
+            yield f"the {where} {entry} of {name} were 0", _changing(name, change)
+            if value.ndim > 1:
+                change = partial(_without, axis=-1, index=index)
+                yield f"the {where} column of {name} were 0", _changing(name, change)
+    yield f"{name} were in the opposite order", _changing(name, partial(np.flip, axis=0))
+    if value.ndim > 1:
+        yield f"the columns of {name} were in the opposite order", _changing(name, partial(np.flip, axis=-1))
+        if value.shape[-1] == value.shape[-2]:
+            yield f"{name} were transposed", _changing(name, partial(np.swapaxes, axis1=-1, axis2=-2))
+
+
+def _without(array: Any, axis: int, index: int) -> Any:
+    """Copy an array, with zeros in place of a row or a column."""
+    result = np.array(array)
+    np.moveaxis(result, axis, 0)[index] = 0
+    return result
+
+
+def _changing(name: str, change: Callable[[Any], Any]) -> Callable[[Arrays], Arrays]:
+    """Make a change of arguments of a change of one of them."""
+    return lambda arguments: arguments | {name: change(arguments[name])}
+
+
+def _exchanging(one: str, other: str) -> Callable[[Arrays], Arrays]:
+    """Make a change of arguments that exchanges two of them."""
+    return lambda arguments: arguments | {one: arguments[other], other: arguments[one]}
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Tell whether two arguments might be taken for each other: arrays of one shape, or real numbers."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.shape == other.shape and one.dtype == other.dtype
+    return isinstance(one, float) and isinstance(other, float)
 
 
 # Kinds of values that a probe can set, in the order in which they are tried: first what changes least.
 _BOOL, _NUMBER, _ARRAY, _TABLE = _KINDS = ("bool", "number", "array", "table")
+_VALUES = {_BOOL: (False, True), _NUMBER: (1.0, 0.0), _ARRAY: (1.0, 0.0), _TABLE: (1.0, 0.0)}
 
 
 def _settable(arguments: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -226,6 +331,8 @@ def _settable(arguments: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]
                 yield path, _NUMBER
             elif isinstance(value, np.ndarray) and value.dtype.kind == "f":
                 yield path, _ARRAY if value.ndim < 2 else _TABLE
+            elif isinstance(value, list) and value and all(map(_is_number, value)):
+                yield path, _ARRAY
 
 
 def _fields_of(value: Any) -> list[str]:
@@ -256,7 +363,78 @@ def _like(old: Any, value: Any) -> Any:
     """Return a value in the form of the old one: everywhere in an array, where it is one."""
     if isinstance(old, np.ndarray) and value is not None:
         return np.full_like(old, value)
+    if isinstance(old, list):
+        return [type(number)(value) for number in old]
     return value
+
+
+def _constant(asked: list[Asked], wrong: list[str]) -> list[str]:
+    """Return a sentence if every question has the same answer, although the right ones differ."""
+    first, *others = asked
+    for name in wrong:
+        is_constant = all(_alike(question.found[name], first.found[name]) for question in others)
+        varies = any(not _alike(question.expected[name], first.expected[name]) for question in others)
+        if len(others) < FEWEST or not is_constant or not varies:
+            return []
+    text = _printed(first.found)
+    return [f"It gives the same answer, {text}, to every question."] if len(text) <= SHORT else []
+
+
+def _as_if(probes: list[Probe], asked: list[Asked], wrong: list[str]) -> list[str]:
+    """Return a sentence about the first change of the questions that makes right what was answered."""
+    failed = [number for number, one in enumerate(asked) if not all(_same(one, name) for name in wrong)]
+    if len(failed) < FEWEST:
+        return []
+    for probe in probes:
+        try:
+            changed = probe.ask()
+        except Exception:  # the functions do not take such arguments
+            continue
+        if len(changed) != len(asked):
+            continue
+        answered = [changed[number]._replace(found=asked[number].found) for number in failed]
+        if any(set(question.found) != set(question.expected) for question in answered):
+            continue
+        pairs = [(question.found[name], question.expected[name]) for question in answered for name in wrong]
+        if all(_alike(*pair, floor=FLOOR) for pair in pairs) and _tells(answered, wrong):
+            return [f"It answers as if {probe.phrase}."]
+    return []
+
+
+def _by_question(asked: list[Asked], wrong: list[str]) -> list[str]:
+    """Return a sentence if two values of a question, or one of its words, decide whether it goes wrong."""
+    failed = [not all(_same(question, name) for name in wrong) for question in asked]
+    if min(sum(failed), len(failed) - sum(failed)) < FEWEST:
+        return []
+    for words, holds in _conditions([question.arguments for question in asked]):
+        if holds == failed:
+            return [f"It is wrong where {words}, and right elsewhere."]
+    return []
+
+
+def _conditions(questions: list[Arrays]) -> Iterator[tuple[str, list[bool]]]:
+    """List conditions on the arguments of a question, each with the questions in which it holds."""
+    names = [name for name in questions[0] if all(name in question for question in questions)]
+    values = {name: [question[name] for question in questions] for name in names}
+    for name in names:
+        if all(isinstance(value, str | bool) for value in values[name]):
+            for value in sorted(set(values[name])):
+                yield f"{name} is {value!r}", [one == value for one in values[name]]
+        if all(isinstance(value, np.ndarray) and value.ndim == 1 for value in values[name]):
+            yield f"{name} has equal entries", [len(np.unique(one)) < len(one) for one in values[name]]
+    numbers = [name for name in names if all(_is_number(value) for value in values[name])]
+    for one, other in combinations(numbers, 2):
+        pairs = list(zip(values[one], values[other], strict=True))
+        yield f"{one} < {other}", [first < second for first, second in pairs]
+        yield f"{one} > {other}", [first > second for first, second in pairs]
+        yield f"{one} is {other}", [first == second for first, second in pairs]
+    for name in numbers:
+        yield f"{name} is 0", [value == 0 for value in values[name]]
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a value is a whole or a real number, and not a truth value."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _by_probe(probes: list[Probe], wrong: list[str]) -> list[str]:
@@ -341,10 +519,37 @@ def _exchanged(asked: list[Asked], wrong: list[str]) -> dict[str, str]:
     return phrases
 
 
+def _truths(asked: list[Asked], name: str) -> str:
+    """Say which way an array of truth values is wrong."""
+    pairs = [
+        (np.asarray(question.found[name]), np.asarray(question.expected[name]))
+        for question in asked
+        if isinstance(question.expected[name], np.ndarray) and not _same(question, name)
+    ]
+    if not pairs or any(found.dtype != bool or found.shape != right.shape for found, right in pairs):
+        return ""
+    if any(right.dtype != bool or not right.ndim for _, right in pairs):
+        return ""
+    if all(np.array_equal(found, ~right) for found, right in pairs):
+        return "is the opposite of what it should be"
+    if all(right.ndim > 1 and np.array_equal(found.swapaxes(-1, -2), right) for found, right in pairs):
+        return "is transposed"
+    if all((found | ~right).all() for found, right in pairs):
+        return "is True too often, and never False where it should be True"
+    if all((right | ~found).all() for found, right in pairs):
+        return "is True too seldom, and never where it should be False"
+    return ""
+
+
 def _items(asked: list[Asked], name: str) -> str:
-    """Say what is missing from a list or a text, or what it has in addition."""
+    """Say what is missing from a list, a text or a dictionary of counts, or what it has in addition."""
     failed = [question for question in asked if not _same(question, name)]
     pairs = [(question.found[name], question.expected[name]) for question in failed]
+    if all(_counts(value) for pair in pairs for value in pair):
+        if all(found.get(key, 0) <= right.get(key, 0) for found, right in pairs for key in found | right):
+            return "has entries that are missing or too small, and none that is too large"
+        if all(found.get(key, 0) >= right.get(key, 0) for found, right in pairs for key in found | right):
+            return "has entries that are extra or too large, and none that is too small"
     if not all(isinstance(value, list | tuple | str) for pair in pairs for value in pair):
         return ""
     entries = [(sorted(map(repr, found)), sorted(map(repr, expected))) for found, expected in pairs]
@@ -355,6 +560,11 @@ def _items(asked: list[Asked], name: str) -> str:
     if all(_within(expected, found) for found, expected in entries):
         return "has extra entries, and lacks none"
     return ""
+
+
+def _counts(value: Any) -> bool:
+    """Tell whether a value is a dictionary of numbers."""
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
 def _is_something(value: Any) -> bool:
@@ -379,9 +589,10 @@ def _smallest(asked: list[Asked], names: list[str]) -> list[str]:
             continue
         if all(isinstance(value, np.ndarray) and value.ndim for value in arguments.values()):
             continue
-        inputs = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        inputs = ", ".join(f"{name}={_written(value)}" for name, value in arguments.items())
         found, expected = _printed(question.found), _printed(question.expected)
-        if max(map(len, (inputs, found, expected))) <= SHORT and "\n" not in inputs:
+        is_readable = "\n" not in inputs and not _OBJECT.search(inputs)
+        if max(map(len, (inputs, found, expected))) <= SHORT and is_readable:
             sentences.append(f"Asked with {inputs}, it says {found}; expected {expected}.")
     return sorted(sentences, key=len)[:1]
 
@@ -412,7 +623,23 @@ def _first_wrong(found: Any, expected: Any, place: str) -> str:
 def _printed(parts: dict[str, Any]) -> str:
     """Write an answer as Python would, from its parts."""
     values = tuple(parts.values())
-    return repr(values[0] if len(values) == 1 else values)
+    return _written(values[0] if len(values) == 1 else values)
+
+
+def _written(value: Any) -> str:
+    """Write a value as Python would, but an array as a list, and a number with six digits."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if type(value) is list:
+        return f"[{', '.join(map(_written, value))}]"
+    if type(value) is tuple:
+        comma = "," if len(value) == 1 else ""
+        return f"({', '.join(map(_written, value))}{comma})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{key!r}: {_written(inner)}' for key, inner in value.items())}}}"
+    return repr(value)
 
 
 def _share(asked: list[Asked], names: list[str]) -> str:
@@ -424,7 +651,12 @@ def _share(asked: list[Asked], names: list[str]) -> str:
     sizes = [np.size(question.expected[name]) for name in names for question in asked]
     if max(sizes) == 1:
         return "" if wrong == len(sizes) else f" in {wrong} of {len(sizes)} questions"
-    return " in every entry" if wrong == sum(sizes) else f" in {wrong} of {sum(sizes)} entries"
+    if wrong == sum(sizes):
+        return " in every entry"
+    zeros = sum(int((part.expected == 0).sum()) for part in parts)
+    if wrong == sum(part.expected.size for part in parts) - zeros and len(parts) == len(sizes):
+        return " in every entry that is not zero"
+    return f" in {wrong} of {sum(sizes)} entries"
 
 
 def _parts(asked: list[Asked], name: str) -> list[Part]:
@@ -444,7 +676,7 @@ def _parts(asked: list[Asked], name: str) -> list[Part]:
         if found.dtype.kind not in "fciu" or expected.dtype.kind not in "fciu":
             return []
         others = {f"the right {key}": value for key, value in question.expected.items() if key != name}
-        arguments = _numbers(question.arguments) | _numbers(others)
+        arguments = _numbers(question.arguments) | _numbers(question.saved) | _numbers(others)
         as_float = found.astype(np.result_type(found, 0.0))
         parts.append(Part(as_float, expected * 1.0, arguments, name in question.totals))
     return parts
@@ -487,22 +719,24 @@ def _same(question: Asked, name: str) -> bool:
     return name in question.found and _alike(question.found[name], question.expected[name])
 
 
-def _alike(found: Any, expected: Any) -> bool:
-    """Tell whether two nested values are equal except for rounding."""
+def _alike(found: Any, expected: Any, floor: float = 0.0) -> bool:
+    """Tell whether two nested values are equal except for rounding, or a difference below `floor`."""
     if isinstance(expected, dict):
         return (
             isinstance(found, dict)
             and set(found) == set(expected)
-            and all(_alike(found[name], expected[name]) for name in expected)
+            and all(_alike(found[name], expected[name], floor) for name in expected)
         )
     if isinstance(expected, list | tuple):
         if not isinstance(found, list | tuple) or len(found) != len(expected):
             return False
-        return all(_alike(a, b) for a, b in zip(found, expected, strict=True))
+        return all(_alike(a, b, floor) for a, b in zip(found, expected, strict=True))
     right = np.asarray(expected)
     if right.dtype.kind in "fc":
         try:
-            return close(np.asarray(found, right.dtype), right, BOUND)
+            array = np.asarray(found, right.dtype)
+            is_below = array.shape == right.shape and bool(np.all(abs(array - right) <= floor))
+            return close(array, right, BOUND) or is_below
         except (TypeError, ValueError):
             return False
     return bool(np.array_equal(found, expected))

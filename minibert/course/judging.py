@@ -6,7 +6,8 @@ questions and criteria of its own.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from copy import deepcopy
 from itertools import product
 from types import FunctionType
@@ -76,8 +77,8 @@ class Judge(Protocol):
         """
         ...
 
-    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
-        """Return the answers to all the questions of a seed.
+    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> Generator[Any, None, None]:
+        """Yield the answers to the questions of a seed, one after another.
 
         Two functions that make the same mistake have the same outputs.
 
@@ -88,9 +89,9 @@ class Judge(Protocol):
         seed : int
             As for `judge`.
 
-        Returns
-        -------
-        list
+        Yields
+        ------
+        Any
         """
         ...
 
@@ -159,8 +160,19 @@ class Route(NamedTuple):
 
     def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
         """Judge the answers to all the questions of a seed; see `Judge`."""
+        with closing(self._answers(function, mine, seed)) as answers:
+            worst = self._largest_error(answers, seed)
+        how = "by another route"
+        if self.law:
+            how = "by a law"
+        if self.gradient_of:
+            how = "by the complex step"
+        return worst, f"{counted(self.times, 'fresh question')}, {how}"
+
+    def _largest_error(self, answers: Iterator[tuple[Any, Any]], seed: int) -> float:
+        """Return the largest relative error of answers to questions; raise Rejected if one is wrong."""
         worst = 0.0
-        for arguments, answer in self._answers(function, mine, seed):
+        for arguments, answer in answers:
             if self.same_as:
                 expected = self.same_as(*deepcopy(arguments))
                 require_alike(answer, expected)
@@ -175,16 +187,13 @@ class Route(NamedTuple):
                 worst = max(worst, compare(answer, expected, self.tolerance))
             if self.gradient_of:
                 worst = max(worst, self._gradient_error(answer, arguments, seed))
-        how = "by another route"
-        if self.law:
-            how = "by a law"
-        if self.gradient_of:
-            how = "by the complex step"
-        return worst, f"{counted(self.times, 'fresh question')}, {how}"
+        return worst
 
-    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
-        """Return the answers to all the questions of a seed, `times` of them; see `Judge`."""
-        return [answer for _, answer in self._answers(function, mine, seed)]
+    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> Generator[Any, None, None]:
+        """Yield the answers to the questions of a seed, `times` of them; see `Judge`."""
+        with closing(self._answers(function, mine, seed)) as answers:
+            for _, answer in answers:
+                yield answer
 
     def asked(
         self,
@@ -236,7 +245,9 @@ class Route(NamedTuple):
         arguments = self.asked(function, mine, seed, solution)[0].arguments
         return list(probes_of(function, arguments, ask))
 
-    def _answers(self, function: FunctionType, mine: Methods, seed: int) -> Iterator[tuple[Any, Any]]:
+    def _answers(
+        self, function: FunctionType, mine: Methods, seed: int
+    ) -> Generator[tuple[Any, Any], None, None]:
         """Ask the questions of a seed, and yield the arguments of each with its answer.
 
         An operation of `Ops` is called as a method of an engine, and may change its arguments: an update of
@@ -256,13 +267,30 @@ class Route(NamedTuple):
         if is_operation(name):
             answer = getattr(engine_of(mine | {name: call_barred}), name)
         rng = np.random.default_rng(seed)
-        for _ in range(self.times):
-            arguments = self.draw(rng)
-            before = deepcopy(arguments)
-            result = answer(*arguments)
-            if not is_operation(name):
-                require_unchanged(arguments, before)
-            yield before, result
+        left = self.times
+        try:
+            while left:
+                arguments = self.draw(rng)
+                left -= 1
+                before = deepcopy(arguments)
+                result = answer(*arguments)
+                kept = self._kept(before) if is_operation(name) else range(len(before))
+                require_unchanged([arguments[index] for index in kept], [before[index] for index in kept])
+                yield before, result
+        finally:
+            for _ in range(left):  # some draws count the questions, and ask those of a kind in turn
+                self.draw(rng)
+
+    def _kept(self, arguments: tuple[Any, ...]) -> list[int]:
+        """List the arguments, by index, that minibert's own operation leaves as they are.
+
+        Where the right answer comes by another way, that does not say what an operation may change: [].
+        """
+        if not isinstance(getattr(self.same_as, "__self__", None), Ops):
+            return []
+        now = deepcopy(arguments)
+        self.same_as(*now)  # type: ignore[misc]
+        return [index for index, before in enumerate(arguments) if not _changed(now[index], before)]
 
     def _gradient_error(self, answer: Any, arguments: tuple[Any, ...], seed: int) -> float:
         """Compare each gradient with the complex step, in a random direction; return the largest error."""
@@ -316,20 +344,24 @@ class OnSheet:
         how = "by the complex step" if is_backward else "against the reference"
         return worst, f"{len(cases)} cases of fresh shapes, {how}"
 
-    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
-        """Return for each case the result of a forward, or the gradients of a backward; see `Judge`."""
+    def outputs(self, function: FunctionType, mine: Methods, seed: int) -> Generator[Any, None, None]:
+        """Yield for each case the result of a forward, or the gradients of a backward; see `Judge`.
+
+        Where the result of a forward is right, what it saves belongs to its outputs: the mistake is in there.
+        """
         name = function.__name__
         engine = engine_of(mine | {name: function})
 
         def output(case: Case) -> Any:
             if not name.endswith(BACKWARD):
-                result, _ = _run_forward(engine, case)
-                return result
+                result, saved = _run_forward(engine, case)
+                expected, _ = _run_forward(Ops(), case)
+                return (result, saved) if _is_like(result, expected) else result
             u = upstream(case, np.random.default_rng(seed))
             return engine_gradients(engine, case, case.arguments, u)
 
-        cases = _cases(name, np.random.default_rng(seed))
-        return [output(case) for case in cases]
+        for case in _cases(name, np.random.default_rng(seed)):
+            yield output(case)
 
     def asked(
         self,
@@ -375,7 +407,8 @@ class OnSheet:
                     found = {RESULT: found[RESULT]}
                     expected = {RESULT: expected[RESULT]}
                 totals = tuple(case.params) if is_backward else ()
-                asked.append(Asked(found, expected, arguments, case.variant, totals))
+                saved = _saved_arrays(case, arguments) if is_backward else {}
+                asked.append(Asked(found, expected, arguments, case.variant, totals, saved))
         return asked
 
     def probes(
@@ -396,6 +429,15 @@ class OnSheet:
         return [*shapes, *probes_of(function, arguments, ask)]
 
 
+def _is_like(found: Any, expected: Any) -> bool:
+    """Tell whether two nested answers are equal except for rounding."""
+    try:
+        compare(found, expected, BOUND)
+    except Rejected:
+        return False
+    return True
+
+
 def _forward_parts(result: Any, saved: Any) -> dict[str, Any]:
     """Give names to the result of a forward and to the arrays that it saves."""
     parts = {RESULT: result}
@@ -404,6 +446,13 @@ def _forward_parts(result: Any, saved: Any) -> dict[str, Any]:
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
             parts[f"the saved {name}"] = value
     return parts
+
+
+def _saved_arrays(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays that the reference's forward saves, by name, where the arguments are not the same."""
+    parts = _forward_parts(*_run_forward(Ops(), case, {key: arguments[key] for key in case.arguments}))
+    arrays = {name.replace("the saved ", "saved."): array for name, array in parts.items() if name != RESULT}
+    return {name: array for name, array in arrays.items() if name.partition(".")[2] not in arguments}
 
 
 def _depends_on_borders(name: str) -> bool:
@@ -559,14 +608,36 @@ def require_unchanged(now: Any, before: Any) -> None:
     Raises
     ------
     Plain
-        When an array has changed.
+        When an array, a list, a dictionary or a set has changed.
     """
-    for new, old in zip(leaves(now), leaves(before), strict=True):
-        if not isinstance(old, np.ndarray):
-            continue
-        has_nan = old.dtype.kind in "fc"
-        if not np.array_equal(new, old, equal_nan=has_nan):
-            raise Plain("it changes an array that it was given; make a new one.")
+    if kind := _changed(now, before):
+        raise Plain(f"it changes {kind} that it was given; make a new one.")
+
+
+def _changed(now: Any, before: Any) -> str:
+    """Return the kind of the first array or container that has changed; "" if none has."""
+    if isinstance(before, np.ndarray):
+        has_nan = before.dtype.kind in "fc"
+        return "" if np.array_equal(now, before, equal_nan=has_nan) else "an array"
+    if isinstance(before, set):
+        return "" if now == before else "a set"
+    if not isinstance(before, dict | list | tuple):
+        return ""
+    kind = "a dictionary" if isinstance(before, dict) else "a list"
+    if len(now) != len(before):
+        return kind
+    if isinstance(before, dict):
+        if set(now) != set(before):
+            return kind
+        pairs = [(now[key], before[key]) for key in before]
+    else:
+        pairs = list(zip(now, before, strict=True))
+    for new, old in pairs:
+        if inner := _changed(new, old):
+            return inner
+        if isinstance(old, str | int | float) and repr(new) != repr(old):  # NaN is like itself
+            return kind
+    return ""
 
 
 def _described(value: Any) -> str:

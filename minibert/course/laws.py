@@ -6,6 +6,7 @@ these questions, and "" otherwise.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ CLOSE_RATIO = 1e-6  # the same of quotients, which lose digits where the divisor
 SMALL = 1e-5  # a smaller relative error is that of an approximation, not of a wrong formula
 TINY = 1e-300  # in place of a scale that is zero
 FEW = 0.05  # share of the entries that have to be right, and wrong, to tell where they are
+MOST_FACTORS = 4  # of a product of numbers, each as often as its power says
 FEWEST = 3  # entries that have to be wrong to tell where they are
 SIZE = 8  # entries that an array needs to tell where it is wrong
 NOT_FINITE = "is not finite"  # a phrase that begins so names a symptom, and does not explain it
@@ -135,11 +137,28 @@ def summed(parts: list[Part]) -> str:
 
 
 def itself(parts: list[Part]) -> str:
-    """Name an argument that is returned unchanged."""
+    """Name an argument that is returned unchanged, one of its rows, or a number that fills the whole part."""
     for name in _common(parts):
         if _all(parts, lambda part, name=name: close(part.found, part.arguments[name])):
             return f"is {name} itself"
+    for name in _common(parts):
+        if _all(parts, lambda part, name=name: _fills(part.found, part.arguments[name])):
+            return f"is {name} everywhere"
+        if _all(parts, lambda part, name=name: _is_row(part.found, part.arguments[name])):
+            return f"is a single row of {name}"
     return ""
+
+
+def _fills(array: Any, number: Any) -> bool:
+    """Tell whether every entry of an array is the same number."""
+    return np.ndim(array) > 0 and np.ndim(number) == 0 and bool(np.all(array == number))
+
+
+def _is_row(array: Any, table: Any) -> bool:
+    """Tell whether an array is one of several rows of a table."""
+    if np.ndim(array) != 1 or np.ndim(table) != 2 or np.shape(table)[1] != len(array) or len(array) < 2:
+        return False
+    return any(close(row, array) for row in table)
 
 
 def term(parts: list[Part]) -> str:
@@ -157,6 +176,54 @@ def term(parts: list[Part]) -> str:
             return f"has an extra term {name}"
         return f"is off by {_number(factors[0])} times {name}"
     return ""
+
+
+def term_of_two(parts: list[Part]) -> str:
+    """Name a product of two arrays that is missing as a term, or is an extra one."""
+    shape_of = [part.expected.shape for part in parts]
+    names = []
+    for name in _common(parts):
+        shapes = [np.shape(part.arguments[name]) for part in parts]
+        if shapes == shape_of and all(len(shape) for shape in shapes):
+            names.append(name)
+    for one, other in combinations_with_replacement(names, 2):
+        pairs = [(part.difference, part.arguments[one] * part.arguments[other]) for part in parts]
+        factors = _factors(pairs)
+        if factors and _are_equal(factors) and any(part.found.size > 1 for part in parts):
+            product = f"{one} · {other}"
+            if abs(factors[0] + 1) < CLOSE:
+                return f"lacks the term {product}"
+            if abs(factors[0] - 1) < CLOSE:
+                return f"has an extra term {product}"
+    return ""
+
+
+def product_of_numbers(parts: list[Part]) -> str:
+    """Name a product of the question's numbers that a single number is short of, or has in addition."""
+    names = [name for name in _common(parts) if all(_is_positive(part.arguments[name]) for part in parts)]
+    if any(part.expected.size != 1 for part in parts) or len(parts) < len(names) + 3 or not names:
+        return ""
+    differences = np.array([float(part.difference.real.ravel()[0]) for part in parts])
+    if not (np.all(differences > 0) or np.all(differences < 0)):
+        return ""
+    table = np.array([[1.0, *(float(np.log(part.arguments[name])) for name in names)] for part in parts])
+    (constant, *powers), *_ = np.linalg.lstsq(table, np.log(abs(differences)), rcond=None)
+    whole = [round(float(power)) for power in powers]
+    number = float(np.exp(constant))
+    if np.linalg.matrix_rank(table) < len(names) + 1 or not 0 < sum(map(abs, whole)) <= MOST_FACTORS:
+        return ""
+    fitted = np.exp(table[:, 1:] @ whole)
+    if not close(abs(differences) / fitted, np.full(len(parts), number), CLOSE_RATIO):
+        return ""
+    of_name = {name: power for name, power in zip(names, whole, strict=True) if power}
+    factors = [name if power == 1 else f"{name}^{power}" for name, power in of_name.items()]
+    leading = [] if abs(number - 1) < CLOSE_RATIO else [_number(round(number, 6))]
+    return f"is too {'large' if differences[0] > 0 else 'small'} by {' · '.join([*leading, *factors])}"
+
+
+def _is_positive(value: Any) -> bool:
+    """Tell whether a value is a single positive number."""
+    return bool(np.ndim(value) == 0 and np.isrealobj(value) and value > 0)
 
 
 def factor_of_argument(parts: list[Part]) -> str:
@@ -221,6 +288,11 @@ def function_of_right(parts: list[Part]) -> str:
         with np.errstate(all="ignore"):
             if _all(parts, lambda part, f=function: close(part.found, f(part.expected * 1.0))):
                 return phrase
+    for phrase in ("is the square of what it should be", "is the square root of what it should be"):
+        with np.errstate(all="ignore"):
+            factors = _factors((part.found, functions[phrase](part.expected * 1.0)) for part in parts)
+        if factors and _are_equal(factors) and any(part.found.size > 1 for part in parts):
+            return f"is {_number(factors[0])} times{phrase.removeprefix('is')}"
     return ""
 
 
@@ -246,11 +318,12 @@ def by_rows(parts: list[Part]) -> str:
     masks = _wrong_rows([part for part in parts if part.expected.ndim and len(part.expected) > 2])
     if not masks or all(mask.all() for mask in masks):
         return ""
+    what = "entry" if all(part.expected.ndim == 1 for part in parts) else "row"
     patterns: dict[str, Callable[[Any], Any]] = {
-        "is right in the first row only": lambda mask: mask[1:].all() and not mask[0],
-        "is right in the last row only": lambda mask: mask[:-1].all() and not mask[-1],
-        "is wrong in the first row only": lambda mask: mask[0] and not mask[1:].any(),
-        "is wrong in the last row only": lambda mask: mask[-1] and not mask[:-1].any(),
+        f"is right in the first {what} only": lambda mask: mask[1:].all() and not mask[0],
+        f"is right in the last {what} only": lambda mask: mask[:-1].all() and not mask[-1],
+        f"is wrong in the first {what} only": lambda mask: mask[0] and not mask[1:].any(),
+        f"is wrong in the last {what} only": lambda mask: mask[-1] and not mask[:-1].any(),
     }
     for phrase, expected in patterns.items():
         if all(len(mask) > 2 and expected(mask) for mask in masks):
@@ -283,8 +356,44 @@ def large(parts: list[Part]) -> str:
     expected = flat([part.expected for part in parts])[clear]
     if not np.any(expected[wrong]) and np.any(expected[~wrong]):
         return "is not zero where it should be"
+    if not np.any(expected[~wrong]):  # a zero is right by any factor, and tells nothing
+        return ""
     what = "the right number"
     return _by_sign(wrong, expected, what) or _by_threshold(wrong, expected, what)
+
+
+def kept(parts: list[Part]) -> str:
+    """Name an argument whose entries the part has, wherever it is wrong."""
+    if any(part.found.shape != part.expected.shape or part.found.size < SIZE for part in parts):
+        return ""
+    masks = [wrong_entries(part) for part in parts]
+    if sum(mask.sum() for mask in masks) < FEWEST:
+        return ""
+    for name in _common(parts):
+        pairs = [(part, mask, part.arguments[name]) for part, mask in zip(parts, masks, strict=True)]
+        if any(np.shape(array) not in ((), part.expected.shape) for part, _, array in pairs):
+            continue
+        if all(np.all((part.found == array)[mask]) for part, mask, array in pairs):
+            return f"is {name} wherever it is wrong"
+    return ""
+
+
+def at_value(parts: list[Part]) -> str:
+    """Name one or two values of an argument, such as the ends of an interval, where alone a part is wrong."""
+    if any(part.found.shape != part.expected.shape or part.found.size < SIZE for part in parts):
+        return ""
+    wrong = flat([wrong_entries(part) for part in parts])
+    if wrong.sum() < FEWEST or wrong.all():
+        return ""
+    for name in _common(parts):
+        arrays = [part.arguments[name] for part in parts]
+        if any(np.shape(array) != part.expected.shape for array, part in zip(arrays, parts, strict=True)):
+            continue
+        values = flat(arrays)
+        at = np.unique(values[wrong])
+        if len(at) <= 2 and wrong.sum() > len(at) and len(np.unique(values)) > 4 * len(at):
+            return f"is off only where {name} is {' or '.join(f'{value:g}' for value in at)}"
+    return ""
 
 
 def flat(arrays: list[Any]) -> Any:
@@ -376,6 +485,8 @@ WHOLE: tuple[Law, ...] = (
     summed,
     itself,
     term,
+    term_of_two,
+    product_of_numbers,
     absolute,
     factor_of_argument,
     added,
@@ -383,7 +494,7 @@ WHOLE: tuple[Law, ...] = (
     function_of_right,
     rounded,
 )
-WHERE: tuple[Law, ...] = (by_rows, one_in_a_row, large, multiple_of_rows)
+WHERE: tuple[Law, ...] = (by_rows, one_in_a_row, at_value, kept, large, multiple_of_rows)
 # Powers of a size or a number that a factor may be, with their names.
 _POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
 
@@ -442,6 +553,8 @@ def _scalars(parts: list[Part]) -> Iterator[tuple[str, list[float]]]:
         arrays = [part.arguments[name] for part in parts]
         if all(array.ndim == 0 and np.isrealobj(array) for array in arrays):
             yield name, [float(array) for array in arrays]
+        if all(array.ndim == 1 and np.all(array == np.round(array.real)) for array in arrays):
+            yield f"the sum of {name}", [float(array.real.sum()) for array in arrays]
         for axis in range(min(array.ndim for array in arrays)):
             sizes = [array.shape[axis] for array in arrays]
             yield f"{name}.shape[{axis}]", [float(size) for size in sizes]

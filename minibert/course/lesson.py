@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import secrets
 from collections.abc import Mapping
+from contextlib import closing
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -349,7 +350,7 @@ class Lesson:
         if not exercise:
             return ""
         seeds = (seed, seed + 1, seed + 2)
-        answers = [judge.outputs(function, self.mine, each) for each in seeds]
+        answers = [list(judge.outputs(function, self.mine, each)) for each in seeds]
         if not _tell_something(answers):
             return ""
         sentences = []
@@ -359,8 +360,10 @@ class Lesson:
                 continue
             try:
                 mistaken = defined(text, function)[name]
-                for each, answer in zip(seeds, answers, strict=True):
-                    judging.compare(answer, judge.outputs(mistaken, self.mine, each), SAME)
+                for each, answers_of_seed in zip(seeds, answers, strict=True):
+                    with closing(judge.outputs(mistaken, self.mine, each)) as others:
+                        for answer, other in zip(answers_of_seed, others, strict=True):
+                            judging.compare(answer, other, SAME)
                 is_rejected = _fails(judge, mistaken, self.mine, seed)
             except Exception:  # another mistake: it raises, or the answers differ
                 continue

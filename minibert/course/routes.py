@@ -23,11 +23,13 @@ from minibert.core.ops.erf import erfc
 from minibert.core.optim import AdamW
 from minibert.core.params import Parameters
 from minibert.core.step import HostSteps, MaskedAndNext
-from minibert.course.judging import Route
+from minibert.course.judging import BOUND, Route
 from minibert.model.ops import Ops
 
 STEP = 1e-30  # size of the complex step
 TILT = 1e-7  # size of a complex step that a reader can see in print; its square is negligible, 1e-14
+NEAR = 0.05  # largest relative error of an approximate derivative
+LARGE = 1e3  # how often a derivative of the functions that are drawn can't be as large as their value
 CUBIC = 0.044715  # coefficient of the cubic term in GELU's tanh form
 LENGTH = 8  # most tokens of a sequence in the small problem of a training step
 NEVER_TAKEN = 4  # index of a row that no other row is a copy of
@@ -87,6 +89,22 @@ def _slope_of_growth(f: Any, x: Any, v: Any) -> float:
     return float((a * np.exp(a * x) * v).sum())
 
 
+def _is_approximate(answer: Any, f: Any, x: Any, v: Any) -> str | None:
+    """Tell a value that is divided by the step, and a difference of values, from a wrong derivative."""
+    value, right = float(f(x)), _slope_of_growth(f, x, v)
+    if np.ndim(answer) or not np.isfinite(answer):
+        return None
+    if abs(answer) > LARGE * abs(value):
+        return (
+            "the answer is far too large: it is a value of f, not the imaginary part, that the step divides."
+        )
+    if BOUND * abs(right) < abs(answer - right) < NEAR * abs(right):
+        return (
+            "the answer is near, but not exact: a difference of two values of f, or a step that is too large."
+        )
+    return None
+
+
 def _draw_moved(rng: np.random.Generator) -> Arrays:
     x, v = rng.standard_normal((2, rng.integers(1, 9))) * rng.uniform(0.5, 3)
     x[rng.random(len(x)) < 0.2] += 2.0
@@ -119,7 +137,7 @@ def _value_and_slope(value: Callable[[Any], Any], derivative: Callable[[Any, Any
 
 
 COMPLEX_STEP = {
-    "complex_derivative": Route(_draw_growth, same_as=_slope_of_growth),
+    "complex_derivative": Route(_draw_growth, same_as=_slope_of_growth, law=_is_approximate),
     "variance": Route(
         _draw_moved, law=_value_and_slope(np.var, lambda x, v: 2 * np.mean((x - x.mean()) * v)), times=8
     ),

@@ -52,35 +52,34 @@ class TaskRecipe(NamedTuple):
 
 
 # The rates of the recipes are for the paper's models, of widths 768 and 1,024. Narrower models learn little
-# with them in three epochs. In place of 5e-5, these rates were the best, or within noise of the best, on two
-# or three tasks (docs/fine-tuning.md has the table). Between two widths the logarithms are interpolated;
-# beyond the first and the last the rate is constant.
-RATES_BY_WIDTH = {128: 1e-3, 256: 5e-4, 384: 2e-4, 768: 5e-5}
+# with them in three epochs. In place of 5e-5, these rates are near the best for sentences, for pairs, and for
+# few and for many examples (docs/fine-tuning.md has the table). Between two widths the logarithms are
+# interpolated; beyond the first and the last the rate is constant.
+RATES_BY_WIDTH = {128: 5e-4, 192: 2e-4, 384: 2e-4, 768: 5e-5}
 
 
-def rate_for_width(rate: float, width: int | None) -> float:
+def rate_for_width(rate: float, width: int) -> float:
     """Scale a learning rate meant for the width of BERT base to a narrower model.
 
     Parameters
     ----------
     rate : float
         Learning rate of a recipe.
-    width : int or None
-        The model's hidden size, or None if it is not known.
+    width : int
+        The model's hidden size.
 
     Returns
     -------
     float
-        `rate` itself for a width of 768 and more, and if it is not known. Narrower models get a higher rate,
-        rounded to one digit.
+        `rate` itself for a width of 768 and more. Narrower models get a higher rate, rounded to one digit.
 
     Examples
     --------
     >>> rate_for_width(5e-5, 128), rate_for_width(5e-5, 384), rate_for_width(5e-5, 768)
-    (0.001, 0.0002, 5e-05)
+    (0.0005, 0.0002, 5e-05)
     """
     widest = max(RATES_BY_WIDTH)
-    if width is None or width >= widest:
+    if width >= widest:
         return rate
     log_widths = np.log(list(RATES_BY_WIDTH))
     log_rates = np.log(list(RATES_BY_WIDTH.values()))
@@ -90,6 +89,7 @@ def rate_for_width(rate: float, width: int | None) -> float:
 
 
 FEATURE_BASED = TaskRecipe(epochs=10.0, learning_rate=1e-3)  # our choice: the paper gives no recipe
+LSTM_DROPOUT = 0.1
 RECIPES = {
     "squad2": TaskRecipe(epochs=2.0, batch_size=48),
     "ner": TaskRecipe(batch_size=2),  # two windows over documents: some 26 sentences, close to 32
@@ -196,8 +196,11 @@ class FinetuneArguments(TrainingArguments):
         default="",
     )
     # model
-    dropout: float = option(
-        0.1, "dropout rate of embeddings, sublayers, attention and before the output layer", RATE
+    dropout: float | None = option(
+        None,
+        "dropout rate of embeddings, sublayers, attention and before the output layer",
+        RATE,
+        default="that of the model's configuration: 0.1 for BERT's",
     )
     freeze: int | None = option(
         None, "don't train the embeddings and the lowest N layers", (*AT_MOST, *COUNT), default=""
@@ -375,25 +378,32 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         is_always_tuple = name == "learning_rates" and value is not None
         return values if is_always_tuple else value
 
-    def resolved(self, width: int | None = None) -> "FinetuneOptions":
-        """Return a copy in which the recipe of the task replaces every `None`.
+    def resolved(self, model: BertConfig | None = None) -> "FinetuneOptions":
+        """Return a copy in which the recipe of the task, and the model's dropout, replace every `None`.
+
+        A model that was pre-trained without dropout is fine-tuned without it: a small one that was hardly
+        learns to compare two texts with a rate of 0.1 (docs/fine-tuning.md).
 
         Parameters
         ----------
-        width : int or None, default None
-            The model's hidden size, for the learning rate; None for that of the paper's models.
+        model : BertConfig or None, default None
+            The model's configuration: its width decides the learning rate. None for one of the paper's.
         """
-        if self.feature_based:
+        if self.feature_based:  # LSTMs of any width, on vectors that are not trained
             recipe = FEATURE_BASED
             rate = recipe.learning_rate
+            dropouts: dict[str, Any] = {"dropout": LSTM_DROPOUT}
         else:
+            model = model or BertConfig()
             recipe = RECIPES.get(self.task, TaskRecipe())
-            rate = rate_for_width(recipe.learning_rate, width)
+            rate = rate_for_width(recipe.learning_rate, model.hidden_size)
+            dropouts = self.dropouts_of(model)
         factor = KINDS[self.optimizer].RATE
         answers: dict[str, Any] = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,
             "learning_rates": (rate * factor,),
+            **dropouts,
         }
         if self.long == "windows":
             answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}

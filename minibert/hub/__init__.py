@@ -98,8 +98,8 @@ def encoder_tensors(source: str | Path) -> Tensors:
     return {full_name(name): tensor for name, tensor in tensors.items()}
 
 
-def hidden_size(source: str | Path) -> int | None:
-    """Read the hidden size of a BERT, without reading its weights if there is a configuration next to them.
+def stored_config(source: str | Path) -> BertConfig | None:
+    """Read the configuration of a BERT, without its weights if it is a file next to them.
 
     Parameters
     ----------
@@ -108,8 +108,8 @@ def hidden_size(source: str | Path) -> int | None:
 
     Returns
     -------
-    int or None
-        The hidden size H; None if there is no BERT that can be read (`load` says why).
+    BertConfig or None
+        The shape; None if there is no BERT that can be read (`load` says why).
     """
     try:
         weights = weights_of(source)
@@ -117,12 +117,12 @@ def hidden_size(source: str | Path) -> int | None:
             return None
         if weights == locate(source).checkpoint:
             params = load_checkpoint(weights).params
-            return params.config.H if isinstance(params, Parameters) else None
+            return params.config if isinstance(params, Parameters) else None
         is_tensorflow = weights.name not in hugging_face.WEIGHTS
         config_path = weights.with_name(CONFIG_FILE)
         if is_tensorflow:
             config_path = config_in(weights.parent, is_tensorflow=True)
-        return config_of(read_config(config_path)).H
+        return config_of(read_config(config_path))
     except InputError:
         return None
 

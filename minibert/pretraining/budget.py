@@ -81,7 +81,7 @@ def resolve_auto(
         The same task with both in its options.
     """
     options = task.options
-    rate = options.rate_from(state.plan.get("new_head", False))
+    rate = options.rate_from(state.plan.get("new_head", False), state.params.config)
     lengths = options.seq_length
     if lengths is None:
         (per_step,) = _step_seconds(task, state, [options.longest], info)  # its throughput stands for all

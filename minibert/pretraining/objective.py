@@ -457,7 +457,7 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     if new_head:
         params["mlm.output_bias"][...] = text.log_unigram()
         begins = "a new one begins with the frequencies of the text's pieces as its output bias"
-        rate = options.rate_from(True)
+        rate = options.rate_from(True, stored)
         lacks = "no masked-LM head"
         if decoder is not None:
             lacks = "a masked-LM head whose decoder is not its word embeddings, which is not trained here"

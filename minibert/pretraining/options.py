@@ -41,10 +41,11 @@ class PretrainOptions(RunOptions):
     """Everything that determines a pre-training run; stored in its folder as `training.json`.
 
     `None` means "what the recipe says", and `resolved` fills it in. The recipe is that of the size or, for
-    weights from `model` without a size, `recipes.FURTHER`. Two options stay None until the run decides them:
-    `seq_length`, where the speed has to be measured for `minutes`, and `learning_rate`, until it is known
-    whether the weights from `model` include a masked-LM head. Two runs with equal options, engine, threads
-    and number of steps end with the same bytes. Raise InputError when a value is out of range.
+    weights from `model` without a size, `recipes.FURTHER`, with that model's dropout. Two options stay None
+    until the run decides them: `seq_length`, where the speed has to be measured for `minutes`, and
+    `learning_rate`, until it is known whether the weights from `model` include a masked-LM head. Two runs
+    with equal options, engine, threads and number of steps end with the same bytes. Raise InputError when a
+    value is out of range.
     """
 
     # text
@@ -221,9 +222,18 @@ class PretrainOptions(RunOptions):
             what = f"unigram_bias=True sets the output bias, and model={self.model!r} brings a trained one"
             raise InputError(f"{what}; leave one of them out.", unigram_bias=True, model=self.model)
 
-    def resolved(self) -> "PretrainOptions":
-        """Return a copy in which the recipe replaces every `None`."""
+    def resolved(self, model: BertConfig | None = None) -> "PretrainOptions":
+        """Return a copy in which the recipe replaces every `None`.
+
+        Parameters
+        ----------
+        model : BertConfig or None, default None
+            Configuration of the trained weights, whose dropout is kept; None for the recipe's dropout.
+        """
         recipe = self.recipe
+        dropouts: dict[str, Any] = {"dropout": recipe.dropout}
+        if recipe is FURTHER and model is not None:
+            dropouts = self.dropouts_of(model)
         answers: dict[str, Any] = {
             "seq_length": recipe.seq_length,
             "batch_size": recipe.batch_size,
@@ -231,7 +241,7 @@ class PretrainOptions(RunOptions):
             "warmup": recipe.warmup,
             "size": None if self.model else "tiny",
             "learning_rate": None if recipe is FURTHER else self.rate_from(),
-            "dropout": recipe.dropout,
+            **dropouts,
             "unigram_bias": not recipe.paper and not self.model,
             "max_positions": POSITIONS if self.model else max(POSITIONS, self.longest),
             "bias_correction": self.optimizer != "adamw" or not recipe.paper,
@@ -326,17 +336,19 @@ class PretrainOptions(RunOptions):
         decided = {name: getattr(stored, name) for name in undecided}
         return dataclasses.replace(self, **decided)
 
-    def rate_from(self, new_head: bool = False) -> float:
+    def rate_from(self, new_head: bool = False, model: BertConfig | None = None) -> float:
         """Return the given learning rate, or the recipe's.
 
         Parameters
         ----------
         new_head : bool, default False
-            Whether the model has no trained masked-LM head.
+            Whether the weights of `model` have no trained masked-LM head.
+        model : BertConfig or None, default None
+            Their shape; None for that of BERT base.
         """
         usual = self.recipe.learning_rate
-        if new_head and self.recipe is FURTHER:
-            usual = recipes.NEW_HEAD_RATE
+        if self.recipe is FURTHER:
+            usual = recipes.further_rate(model or BertConfig(), new_head)
         factor = KINDS[self.optimizer].RATE
         return self.learning_rate or usual * factor
 

@@ -14,12 +14,13 @@ import numpy as np
 from minibert.base.errors import RunError
 from minibert.base.files import atomic_text
 from minibert.base.terminal import counted
+from minibert.hub import stored_config
 from minibert.pretraining.budget import timetable_of
 from minibert.pretraining.evaluation import entropy_of_counts
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import repeated_share
-from minibert.pretraining.recipes import RECIPES, SCHEDULES, Timetable
+from minibert.pretraining.recipes import FURTHER, RECIPES, SCHEDULES, Timetable
 from minibert.reports.doctor import Finding
 from minibert.reports.markup import rendered
 from minibert.reports.page import REPORT_FILE, duration, option_rows
@@ -285,7 +286,7 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         for stage in task.stages(timetable)
     )
     without_rate = dataclasses.replace(o, learning_rate=None)
-    usual_rate = without_rate.rate_from(state.plan.get("new_head", False))
+    usual_rate = without_rate.rate_from(state.plan.get("new_head", False), config)
     why_lengths = by_recipe(o.seq_length, o.recipe.seq_length)
     if o.recipe.seq_length is None and o.seq_length in {schedule.lengths for schedule in SCHEDULES}:
         why_lengths = "what the tokens of the run pay for"
@@ -300,9 +301,17 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("optimizer", o.optimizer, by_recipe(o.optimizer, "adamw")),
         ("learning rate", f"{o.learning_rate:g}", by_recipe(o.learning_rate, usual_rate)),
         ("warm-up", f"{o.warmup:g} of the steps", by_recipe(o.warmup, o.recipe.warmup)),
-        ("dropout", f"{o.dropout:g}", by_recipe(o.dropout, o.recipe.dropout)),
+        ("dropout", f"{o.dropout:g}", _why_dropout(o, recipe)),
         ("engine", f"{engine}, {o.dtype}", f"--engine {o.engine}"),
     ]
+
+
+def _why_dropout(options: PretrainOptions, recipe: str) -> str:
+    """Say where the dropout comes from."""
+    source = stored_config(options.model) if options.model else None
+    if options.recipe is FURTHER and source is not None:
+        return "that of the model" if options.dropout == source.hidden_dropout_prob else "given"
+    return recipe if options.dropout == options.recipe.dropout else "given"
 
 
 def _recipe_name(options: PretrainOptions) -> str:

@@ -51,10 +51,11 @@ RECIPES = {
 
 TRAINED_AS = {"12-1024-16": "base"}  # a row of the paper's Table 6, though it is as wide as large
 
-# For a run that begins with trained weights, whatever their size. The README of Google's code advises this
-# rate for further pre-training of a released BERT; higher ones make it forget what it knows.
+# For a run that begins with trained weights. The README of Google's code advises this rate, a fifth of
+# base's, for further pre-training of a released BERT; higher ones make it forget what it knows. Other sizes
+# have a fifth of their own rate, too (see `further_rate`), and the dropout is that of the model.
 FURTHER = SizeRecipe(2e-5, "128", 32, 1, 0.10, 0.1, False, None)
-NEW_HEAD_RATE = 3e-4  # used instead if the weights have no masked-LM head: at 2e-5 a new one learns little
+NEW_HEAD_RATE = 3e-4  # at least, if the weights have no masked-LM head: at 2e-5 a new one learns little
 
 
 def recipe_for(size: str) -> SizeRecipe:
@@ -82,6 +83,27 @@ def recipe_for(size: str) -> SizeRecipe:
         return abs(math.log(config.H / width)), abs(math.log(config.L / layers))
 
     return RECIPES[min(SIZES, key=distance)]
+
+
+def further_rate(model: BertConfig, new_head: bool = False) -> float:
+    """Return the learning rate for training a model further: a fifth of the rate of its size.
+
+    At the paper's 2e-5, a small model hardly learns from 300 steps on another text (docs/getting-started.md).
+
+    Parameters
+    ----------
+    model : BertConfig
+        Shape of the trained weights.
+    new_head : bool, default False
+        Whether they have no trained masked-LM head.
+
+    Returns
+    -------
+    float
+    """
+    rate = recipe_for(f"{model.L}-{model.H}-{model.A}").learning_rate / 5
+    rate = float(f"{rate:.1e}")  # without the rounding of the division
+    return max(rate, NEW_HEAD_RATE) if new_head else rate
 
 
 class Schedule(NamedTuple):

@@ -195,7 +195,8 @@ class Record:
         if not self.pretrains:
             return self.options.learning_rate, self.usual.learning_rate
         is_new = self.unigram is None or self.first_loss > self.unigram - LEARNT
-        return self.options.rate_from(is_new), self.usual.rate_from(is_new)
+        model = hub.stored_config(self.folder)
+        return self.options.rate_from(is_new, model), self.usual.rate_from(is_new, model)
 
     @property
     def times_usual_rate(self) -> float:
@@ -226,7 +227,7 @@ def resolved(options: Any, folder: Path) -> Any:
     """
     if hasattr(options, "masked_lm_prob"):
         return options.resolved()
-    return options.resolved(hub.hidden_size(folder) or hub.hidden_size(options.model))
+    return options.resolved(hub.stored_config(folder) or hub.stored_config(options.model))
 
 
 def diverged(run: Record) -> Verdict:

@@ -6,7 +6,7 @@ own. A class is predicted if its probability reaches a threshold: the one with t
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -195,6 +195,23 @@ class ManyLabels(CustomTexts):
         if len(chosen) == len(classes) > 1:
             return f"all {len(classes)} labels", best
         return shown(chosen), best
+
+    @staticmethod
+    def thresholds(labels: Labels, tuned: Mapping[str, float]) -> dict[str, float]:
+        """Return the probability from which on each class is predicted.
+
+        Parameters
+        ----------
+        labels : sequence of str
+            The classes.
+        tuned : dict
+            What `tune` chose; classes without a threshold have one half.
+
+        Returns
+        -------
+        dict of str to float
+        """
+        return {name: tuned.get(name, HALF) for name in labels}
 
     def untuned(self, predictions: Predictions) -> list[dict[str, Any]]:
         """Return the predictions that a threshold of one half would have made.

@@ -178,7 +178,7 @@ def printed(capsys, *words):
 def test_pieces_of_a_vocabulary(model, capsys):
     text, as_json = printed(capsys, "fill-mask", "--model", model, "the film is [MASK]", "--top", "24")
     assert r"%  \x1b]0;x\x07" in text and len(text.splitlines()) == 24
-    assert {*HOSTILE} <= json.loads(as_json)[0].keys()
+    assert {*HOSTILE} <= json.loads(as_json)["masks"][0].keys()
 
 
 def test_classes_of_a_text(finetuned, capsys):

@@ -163,7 +163,10 @@ def test_a_single_number_is_not_called_an_array():
             "has extra entries, and lacks none. In one question, answer[1] is 3; expected nothing",
         ),
         ([("ab", "ba")], "In one question, answer is 'ab'; expected 'ba'."),
-        ([(np.array([True, False]), np.array([True, True]))], ""),
+        (
+            [(np.array([True, False]), np.array([True, True]))],
+            "is True too seldom, and never where",
+        ),
     ],
 )
 def test_lists_and_truth_values_are_not_entries_of_arrays(pairs, text):
@@ -238,6 +241,113 @@ def test_parts_without_names_are_indexed():
     assert of_answers(pairs) == (
         "answer[0] is 2 times what it should be. answer[1] has the right entries in another order."
     )
+
+
+def test_a_part_is_told_by_other_arguments_that_it_would_be_right_for():
+    noise = RNG.standard_normal((9, 9))
+    wrong = [(right + noise[: len(right), : right.shape[1]], right) for right in TABLES]
+
+    def ask(answers):
+        return lambda: [Asked({"dx": right}, {"dx": found}, {}) for found, right in answers]
+
+    asked = [Asked({"dx": found}, {"dx": right}, {}) for found, right in wrong]
+    other = Probe("b were 0", ask([(right, 2 * right) for _, right in wrong]), as_if=True)
+    same = Probe("q and k were exchanged", ask(wrong), as_if=True)
+    assert "It answers as if q and k were exchanged." in diagnose(asked, [other, same])
+    assert "as if" not in diagnose(asked, [other])
+    assert "as if" not in diagnose(asked[:2], [same])  # too few to be sure
+
+
+@pytest.mark.parametrize(
+    ("wrong", "given", "says"),
+    [
+        (lambda y, a, b: y - a * b, "ab", "The answer lacks the term a · b."),
+        (lambda y, a, b: y + a * a, "ab", "The answer has an extra term a · a."),
+        (lambda y, a, b: 2.5 * y * y, "", "The answer is 5/2 times the square of what it should be."),
+        (lambda y, a, b: np.where(y > 0.3, a, y), "ab", "The answer is a wherever it is wrong."),
+        (lambda y, a, b: 7.0 + 0 * y, "n", "The answer is n everywhere."),
+    ],
+)
+def test_arguments_are_named_in_what_is_wrong(wrong, given, says):
+    pairs, arguments = [], []
+    for right in TABLES:
+        a, b = RNG.standard_normal((2, *right.shape))
+        pairs.append((wrong(right, a, b), right))
+        arguments.append({name: {"a": a, "b": b, "n": 7.0}[name] for name in given})
+    assert says in of_answers(pairs, arguments)
+
+
+def test_a_row_of_an_argument_is_named():
+    pairs = [(table[1], table.sum(0)) for table in TABLES]
+    assert "is a single row of dy" in of_answers(pairs, [{"dy": table} for table in TABLES])
+
+
+def test_a_formula_is_short_of_a_product_of_its_numbers():
+    sizes = [(2, 3, 5), (4, 7, 9), (3, 8, 2), (5, 4, 6), (6, 2, 7), (7, 5, 3), (9, 6, 4)]
+    given = [dict(zip("LHF", one, strict=True)) for one in sizes]
+    right = [100 * L * H * F for L, H, F in sizes]
+    short = [one - 4 * L * H**2 for one, (L, H, _) in zip(right, sizes, strict=True)]
+    text = of_answers(list(zip(short, right, strict=True)), given)
+    assert "The answer is too small by 4 · L · H^2." in text
+    by_chance = [one - number**3 - 1 for number, one in enumerate(right, 1)]
+    assert "too small" not in of_answers(list(zip(by_chance, right, strict=True)), given)
+
+
+def test_the_ends_of_an_interval_are_named():
+    draws = [np.round(RNG.random((6, 9)), 1) for _ in range(3)]
+    right = [RNG.standard_normal((6, 9)) for _ in draws]
+    at_ends = [np.isin(draw, (0.2, 0.8)) for draw in draws]
+    pairs = [(np.where(at, 5.0, one), one) for at, one in zip(at_ends, right, strict=True)]
+    text = of_answers(pairs, [{"draw": draw} for draw in draws])
+    assert "is off only where draw is 0.2 or 0.8" in text
+
+
+def test_what_holds_in_some_questions_is_not_said_of_all():
+    pairs = [(0.0, 2.0), (0.0, 3.0), (0.0, 4.0), (5.0, 5.0)]
+    assert "zero everywhere in 3 of 4 questions, and is right in the others" in of_answers(pairs)
+    assert "in 3 of 4" not in of_answers([*pairs[:3], (0.0, 0.0)])
+
+
+def test_zeros_are_right_by_any_factor():
+    right = [np.where(RNG.random(table.shape) < 0.4, 0.0, table) for table in TABLES]
+    pairs = [(one * (1 + RNG.random(one.shape)), one) for one in right]
+    assert of_answers(pairs) == "The answer is wrong in every entry that is not zero."
+
+
+def test_words_and_comparisons_tell_which_questions_go_wrong():
+    sides = [(1, 4), (5, 2), (3, 9), (8, 8), (2, 7), (6, 1), (1, 3)]
+    given = [{"step": one, "warmup": other} for one, other in sides]
+    right = RNG.standard_normal(len(sides))
+    pairs = [(y + (a < b) * RNG.random(), y) for y, (a, b) in zip(right, sides, strict=True)]
+    assert "It is wrong where step < warmup, and right elsewhere." in of_answers(pairs, given)
+    kinds = [{"dtype": "BF16" if a < b else "F32"} for a, b in sides]
+    assert "It is wrong where dtype is 'BF16', and right elsewhere." in of_answers(pairs, kinds)
+
+
+def test_one_answer_to_everything_is_named():
+    pairs = [((4, [1]), (number, [number])) for number in range(5)]
+    assert "It gives the same answer, (4, [1]), to every question." in of_answers(pairs)
+
+
+def test_counts_and_truth_values_are_too_many_or_too_few():
+    few = [({"a": 1}, {"a": 2, "b": 1}), ({"a": 1}, {"a": 1, "b": 3})]
+    few = [
+        ({(key, key): n for key, n in one.items()}, {(k, k): n for k, n in two.items()}) for one, two in few
+    ]
+    assert "missing or too small, and none that is too large" in of_answers(few)
+    assert "extra or too large, and none that is too small" in of_answers([pair[::-1] for pair in few])
+    eye, square = np.eye(4, dtype=bool), np.ones((4, 4), bool)
+    assert "is True too often" in of_answers([(square, eye)])
+    assert "is the opposite" in of_answers([(~eye, eye)])
+    triangle = np.tril(square)
+    assert "is transposed" in of_answers([(triangle.T, triangle)])
+
+
+def test_an_example_is_short_and_never_shows_an_object():
+    given = [{"D": 3, "q_mean": 1 / 3}, {"D": 4, "q_mean": 2 / 3}, {"D": 2, "q_mean": 3.0}]
+    text = of_answers([(1 / 7, 2 / 7), (1 / 7, 0.5), (0.3, 1.0)], given)
+    assert "Asked with D=2, q_mean=3, it says 0.3; expected 1." in text
+    assert "object at" not in of_answers([(0.1, 0.2)], [{"x": object(), "n": 3}])
 
 
 IN_PLACE = "x[x.real < 0] = 0\n    return x"

@@ -1,5 +1,6 @@
 """The course's judge: what it says to right answers, to wrong ones, to none, and to cheats."""
 
+import copy
 import itertools
 import json
 import linecache
@@ -289,6 +290,49 @@ def test_an_update_may_consume_what_it_is_given_but_not_call_minibert(lesson):
     cheat = defined("def global_norm(self, grads):\n    return Ops().global_norm(grads)\n")
     assert "minibert's own global_norm" in said(lesson, cheat, draw=draw, same_as=Ops().global_norm)[1]
     assert "global_norm" not in lesson.mine
+
+
+def test_an_update_leaves_alone_what_minibert_leaves_alone(lesson):
+    def draw(rng):
+        return (rng.standard_normal(7),)
+
+    own = (
+        "def global_norm(self, grads):\n    norm = np.sqrt((grads * grads).sum())\n    {}\n    return norm\n"
+    )
+    changed = said(lesson, defined(own.format("grads /= norm")), draw=draw, same_as=Ops().global_norm)
+    assert changed[0] == "failed" and "it changes an array that it was given" in changed[1]
+    assert said(lesson, defined(own.format("pass")), draw=draw, same_as=Ops().global_norm)[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("argument", "change", "kind"),
+    [
+        ([1, 2], "x.append(3)", "a list"),
+        ([[1], [2]], "x[1][0] = 5", "a list"),
+        ([float("nan"), 1.0], "x[1] = 2.0", "a list"),
+        ({"a": 1}, "x.pop('a')", "a dictionary"),
+        ({"a": [1]}, "x['b'] = 1", "a dictionary"),
+        ({3, 4}, "x.add(5)", "a set"),
+        ([np.zeros(2), "text"], "x[0][1] = 1", "an array"),
+    ],
+)
+def test_whatever_an_answer_changes_of_its_arguments_is_told(lesson, argument, change, kind):
+    route = {"draw": lambda rng: (copy.deepcopy(argument),), "same_as": lambda x: 1}
+    said_of_it = said(lesson, defined(f"def f(x):\n    {change}\n    return 1\n"), **route)
+    assert said_of_it[0] == "failed" and f"it changes {kind} that it was given" in said_of_it[1]
+    assert said(lesson, defined("def f(x):\n    x = list(x)\n    return 1\n"), **route)[0] == "passed"
+
+
+def test_draws_that_take_turns_are_used_up_by_a_wrong_answer(lesson):
+    drawn = []
+
+    def draw(rng):
+        drawn.append(None)
+        return (float(len(drawn) % 4),)
+
+    route = {"draw": draw, "same_as": lambda x: x, "times": 8}
+    said(lesson, defined("def f(x):\n    return x + 1\n"), **route)
+    assert len(drawn) % 8 == 0
 
 
 def test_a_pass_is_saved_at_once_and_a_helper_of_the_same_name_does_not_take_anothers_place(lesson, capsys):

@@ -92,19 +92,19 @@ CURVES = [
     ),
     ("05.10", "gelu_backward", "math.sqrt(2 * math.pi)", "math.sqrt(math.pi)", "“erf”|“tanh” only|“tanh”"),
     ("05.10", "gelu_backward", "dy * (cdf + x * slope)", "dy * (cdf - x * slope)", "x is 0"),
-    ("05.10", "gelu_backward", "dy * (cdf + x * slope)", "dy * (cdf + slope)", "x is 1"),
+    ("05.10", "gelu_backward", "dy * (cdf + x * slope)", "dy * (cdf + slope)", "Likely.*x multiplies"),
     (
         "05.10",
         "gelu_backward",
         "dy * (cdf + x * slope)",
         "dy * np.where(abs(x) > 3, 1.0, cdf + x * slope)",
-        "x is far from zero",
+        "x is far from zero|dy wherever it is wrong",
     ),
     ("05.10", "gelu_backward", "dy * (cdf + x * slope)", "dy * (cdf + x * slope) * (x > 0)", "x is negative"),
 ]
 NORMS = [
     ("06.8", "layer_norm", "x_hat * gamma + beta", "x_hat * gamma - beta", "-2 times beta|term beta"),
-    ("06.8", "layer_norm", "x_hat * gamma + beta", "x_hat + beta", "gamma is 1|factor gamma"),
+    ("06.8", "layer_norm", "x_hat * gamma + beta", "x_hat + beta", "gamma (is|were) 1|factor gamma"),
     (
         "06.8",
         "layer_norm",
@@ -147,7 +147,7 @@ NORMS = [
         "layer_norm_backward",
         "saved.rstd * (g",
         "saved.rstd ** 2 * (g",
-        "factor of its own in each row|x is off by a factor",
+        "factor of its own in each row|x is off by a factor|factor saved.rstd once",
     ),
     (
         "06.8",
@@ -281,8 +281,8 @@ BLOCKS = [
         "self.tanh_backward(-dy, saved.tanh)",
         "have the wrong sign",
     ),
-    ("07.1", "pooler", 'params["bias"])', '0 * params["bias"])', "bias is 0"),
-    ("07.2", "feed_forward_block", 'params["out_bias"])', '0 * params["out_bias"])', "out_bias is 0"),
+    ("07.1", "pooler", 'params["bias"])', '0 * params["bias"])', "bias (is|were) 0"),
+    ("07.2", "feed_forward_block", 'params["out_bias"])', '0 * params["out_bias"])', "out_bias (is|were) 0"),
     ("07.2", "feed_forward_block", 'params["in_bias"])', '2 * params["in_bias"])', "in_bias is 0"),
     ("07.2", "feed_forward_block", "x + out, params", "x - out, params", ""),
     ("07.2", "feed_forward_block", "self._dropout(out, drop, site)", "(out, None)", "without “dropout”"),
@@ -350,7 +350,7 @@ BLOCKS = [
         "segment is zero",
     ),
     ("02.3", "embedding_block", "word + position + segment", "word + position + 2 * segment", "segment is 0"),
-    ("02.3", "embedding_block", "word + position + segment", "position + segment", "word is 0"),
+    ("02.3", "embedding_block", "word + position + segment", "position + segment", "word (is|were) 0"),
 ]
 UPDATES = [
     (
@@ -360,7 +360,7 @@ UPDATES = [
         "params -= rule.lr * direction * 2",
         "m and v are right",
     ),
-    ("09.2", "adamw", "params -= rule.lr * direction", "params -= direction", "rule.lr is 1"),
+    ("09.2", "adamw", "params -= rule.lr * direction", "params -= direction", "rule.lr (is|were) 1"),
     (
         "09.2",
         "adamw",

@@ -56,7 +56,7 @@ from minibert.training.runlog import read_metrics
 @pytest.mark.thorough
 def test_a_head_is_kept_for_the_same_thing_and_fresh_for_another(model, run, tmp_path):
     def start(folder, head, task, labels):
-        return start_from(FinetuneOptions(task, folder, folder, seed=3), head, labels)
+        return start_from(FinetuneOptions(task, folder, folder, seed=3, dropout=0.1), head, labels)
 
     trained = hub.load(run)[1]
     two = Head("classify", 2)
@@ -88,7 +88,7 @@ def test_a_head_is_kept_for_the_same_thing_and_fresh_for_another(model, run, tmp
 
 def test_fresh_heads_differ_by_seed_only(model):
     def start(seed):
-        options = FinetuneOptions("rte", model, model, seed=seed)
+        options = FinetuneOptions("rte", model, model, seed=seed).resolved()
         return start_from(options, Head("classify", 2), ("a", "b"))[0].flat
 
     assert np.array_equal(start(1), start(1)) and not np.array_equal(start(1), start(2))
@@ -96,7 +96,9 @@ def test_fresh_heads_differ_by_seed_only(model):
 
 def test_a_left_to_right_model_starts_left_to_right(tmp_path):
     folder = write_model(tmp_path / "ltr", is_decoder=True)
-    config = start_from(FinetuneOptions("rte", folder, folder), Head("classify", 2), ("a", "b"))[0].config
+    config = start_from(FinetuneOptions("rte", folder, folder).resolved(), Head("classify", 2), ("a", "b"))[
+        0
+    ].config
     assert config.is_decoder and config.hidden_dropout_prob == 0.1
 
 
@@ -348,7 +350,7 @@ def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
     rates = [unusual.rate(step) for step in (0, 10, 19, 20, 60)]
     assert rates == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
-    options = FinetuneOptions("sst2", unusual.options.data, unusual.options.model, seed=6)
+    options = FinetuneOptions("sst2", unusual.options.data, unusual.options.model, seed=6).resolved()
     begun, _ = start_from(options, unusual.prepared.data.head, ("0", "1"))
     np.testing.assert_array_equal(state.params.flat, begun.flat)
 

@@ -320,6 +320,12 @@ def test_a_model_of_pairs_reads_both_texts_of_a_table(model, rte, tmp_path):
         ([("  ", None)], "A text is empty"),
         ([("the film", "")], "A text is empty"),
         ([("the film", "it was warm")], "was fine-tuned for single texts; leave the second one out"),
+        (
+            ("the film", "it was warm"),
+            r"may be a pair or two texts; give \[\(first, second\)\] for the pair, or",
+        ),
+        (["the film", ("a", "b", "c")], r"texts.1.=.* is neither a text nor a pair; give strings"),
+        ([7], r"texts.0.=7 is neither a text nor a pair; give strings"),
     ],
 )
 def test_classify_says_what_it_was_given_wrongly(run, texts, message):

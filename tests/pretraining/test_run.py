@@ -960,14 +960,18 @@ def test_starting_from_a_trained_folder_takes_its_weights_shape_and_vocabulary(r
 def test_weights_to_start_from_are_changed_slowly_unless_a_size_says_otherwise(run, corpus, tmp_path):
     further = PretrainOptions(model="some-bert").resolved()
     assert (further.rate_from(), further.seq_length, further.dropout) == (2e-5, "128", 0.1)
+    source = load_hf(run)[0]
+    assert source.hidden_dropout_prob == 0 and further.rate_from(model=source) == 4e-4
+    assert PretrainOptions(model="some-bert").resolved(source).dropout == 0
+    assert PretrainOptions(model="some-bert", dropout=0.3).resolved(source).dropout == 0.3
     assert PretrainOptions(model="some-bert", size="tiny").resolved().learning_rate == 2e-3
     assert PretrainOptions().resolved() == PretrainOptions(size="tiny").resolved()
     options = PretrainOptions((str(corpus),), model=str(run), seq_length="16", batch_size=8, steps=3)
     out = tmp_path / "further"
     pretrain(options, out, show=False)
-    assert PretrainOptions.load(out / "training.json").learning_rate == 2e-5
+    assert PretrainOptions.load(out / "training.json").learning_rate == 4e-4
     changes = np.abs(load_hf(out)[1].flat - load_hf(run)[1].flat)
-    assert 0 < changes.max() < 3 * 3e-5  # a step of Adam changes a number by about the rate
+    assert 0 < changes.max() < 3 * 6e-4  # a step of Adam changes a number by about the rate
     longer = PretrainOptions.resumed(out / "training.json", steps=4)
     assert longer.size is None and pretrain(longer, out, resume=True, show=False)["steps"] == 4
 

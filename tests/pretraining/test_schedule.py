@@ -27,7 +27,7 @@ from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate
 from minibert.pretraining.preparation import prepare_text
-from minibert.pretraining.recipes import RECIPES, SCHEDULES, parse_lengths, schedule_for
+from minibert.pretraining.recipes import RECIPES, SCHEDULES, further_rate, parse_lengths, schedule_for
 from minibert.pretraining.run import pretrain, report_text
 from minibert.tokenizer import Tokenizer
 
@@ -403,20 +403,30 @@ def test_a_new_head_is_announced_and_begins_at_the_log_unigram(headless, run, co
     del given["vocab_size"]
     options = PretrainOptions((str(corpus),), model=headless, **given).resolved()
     task = Pretraining(options, prepare_text(options, tmp_path / "task", False), Ops())
-    with pytest.warns(UserWarning, match="headless' has no masked-LM head: .* at a rate of 0.0003"):
+    with pytest.warns(UserWarning, match="headless' has no masked-LM head: .* at a rate of 0.0004"):
         state = task.start()
     np.testing.assert_allclose(state.params["mlm.output_bias"], task.text.log_unigram(), rtol=1e-6)
     np.testing.assert_array_equal(state.params["embeddings.word"], load_hf(run)[1]["embeddings.word"])
+
+
+@pytest.mark.parametrize(
+    ("size", "rate", "with_a_new_head"),
+    [("base", 2e-5, 3e-4), ("6-384-12", 8e-5, 3e-4), ("4-192-6", 2e-4, 3e-4), ("2-128-4", 4e-4, 4e-4)],
+)
+def test_a_model_is_trained_further_at_a_fifth_of_the_rate_of_its_size(size, rate, with_a_new_head):
+    model = BertConfig.from_size(size)
+    assert further_rate(model) == rate
+    assert further_rate(model, new_head=True) == with_a_new_head
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("source", "given", "rate"),
     [
-        ("headless", {}, 3e-4),
+        ("headless", {}, 4e-4),
         ("headless", {"learning_rate": 1e-5}, 1e-5),
-        ("headless", {"optimizer": "lamb"}, 3e-3),
-        ("run", {}, 2e-5),
+        ("headless", {"optimizer": "lamb"}, 4e-3),
+        ("run", {}, 4e-4),
     ],
 )
 def test_a_new_head_has_a_rate_of_its_own(source, given, rate, corpus, tmp_path, request):

@@ -52,7 +52,7 @@ def test_options_left_out_follow_the_paper():
     assert recipe("mnli") == recipe("squad1") == (3, 32, (5e-5,))
     assert recipe("squad2") == (2, 48, (5e-5,))
     assert recipe("swag") == (3, 16, (2e-5,))
-    options = FinetuneOptions("sst2", "d", "m")
+    options = FinetuneOptions("sst2", "d", "m").resolved()
     assert (options.warmup, options.weight_decay, options.clip_norm, options.dropout) == (0.1, 0.01, 1.0, 0.1)
     assert SWEEP == (5e-5, 4e-5, 3e-5, 2e-5)
     squad = registry.create("squad1", {})
