@@ -260,6 +260,11 @@ def test_search_program_finds_each_text_by_itself(model, tmp_path, monkeypatch, 
     answer = f"{lines[1]}\n1.000  {lines[1]}\n{lines[3]}\n1.000  {lines[3]}\n"
     assert run("ask", model, texts, vectors, lines[1], lines[3], "--top", 1) == answer
     monkeypatch.setitem(program["nearest"].__globals__, "BLOCK", 2)
+    with_gaps = tmp_path / "gaps.txt"
+    with_gaps.write_text("".join(f"\n{line}\n" for line in lines), "utf-8")
+    assert run("index", model, with_gaps, tmp_path / "gaps.npy") == f"10 vectors in {tmp_path / 'gaps.npy'}\n"
+    assert np.isnan(np.load(tmp_path / "gaps.npy")[::2]).all()
+    assert run("ask", model, with_gaps, tmp_path / "gaps.npy", lines[1], lines[3], "--top", 1) == answer
     rows, cosines = program["nearest"](stored, wanted[:2], 3)
     whole = wanted[:2] @ stored.astype(np.float32).T
     assert np.array_equal(rows, np.argsort(-whole, axis=1)[:, :3])

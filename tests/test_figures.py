@@ -76,7 +76,10 @@ FIGURES = [
               f"{FURTHER_QUICK} for the model of `make pretrain` "
               f"(at least {rate(recipes.NEW_HEAD_RATE)} where a model has no masked-LM head)"),
     (STARTED, f"if it is at least {run.REPEATED:.1%}"),
-    (STARTED, f"above {preparation.MUCH_REPEATED:.0%} a warning shows one of them"),
+    (STARTED, f"text of more than {preparation.LEAST_LINES:,} lines, above {preparation.MUCH_REPEATED:.0%} a "
+              "warning shows one of them"),
+    (STARTED, f"at the end, on {evaluation.TARGETS:,} targets"),
+    (STARTED, f"have the losses on the way, of {objective.PREVIEW_TARGETS:,}"),
     (STARTED, f"it is cut into documents of {corpus.CONTINUOUS_SENTENCES} sentences"),
     (STARTED, f"where less than {PARTS[round(1 / preparation.LEAST_IN_PAIRS)]} of the text"),
     (STARTED, f"is measured {IN_WORDS[PretrainOptions().evaluations]} times on the way"),

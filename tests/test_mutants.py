@@ -43,11 +43,9 @@ template <typename X> int64_t low(const float *p, int64_t n) { // n + 3
 """
 
 
-def changes(source):
+def changes(source, file="a.py"):
     """Every fault of a file, as what was there and what is there now."""
-    found = (
-        planted("a.py", source, one, new) for one in places("a.py", source) for new in variants(one.node)
-    )
+    found = (planted(file, source, one, new) for one in places(file, source) for new in variants(one.node))
     return [fault for fault in found if fault]
 
 
@@ -79,8 +77,10 @@ def test_a_file_has_its_fault_in_one_line_and_is_else_the_same():
         assert [number for number, line in enumerate(after, 1) if line != before[number - 1]] == [fault.line]
 
 
-def test_what_only_type_checkers_read_has_no_fault():
+def test_what_only_states_something_has_no_fault():
     source = "@overload\ndef f(x=1): ...\nif TYPE_CHECKING:\n    y = 2\n"
+    source += "Log: TypeAlias = Callable[[str], None]\nx = zip(a, 'b', strict=True)\n"
+    source += "@dataclass(frozen=True)\nclass A: ...\n"
     assert changes(source) == []
 
 
@@ -100,17 +100,56 @@ def test_other_lines_may_change_without_another_sample(package):
 
 def test_equivalent_mutants_are_replaced_by_others_of_their_line(package):
     first = next(faults(1, 1))
-    (package / "equivalent.md").write_text(f"- {first.entry} in `its line`: nobody reads it.\n")
+    assert first.entry.endswith(f"{first.after}` in `{first.text}`")
+    entry = first.entry.replace(" in ", "\n  in ")
+    (package / "equivalent.md").write_text(f"- {entry}: nobody reads it.\n")
     [other] = [one for one in faults(100, 1) if (one.file, one.line) == (first.file, first.line)]
     assert other.before == first.before and other.after != first.after
 
 
+def test_what_is_listed_as_equivalent_can_still_be_planted():
+    listed = " ".join(line_faults.EQUIVALENT.read_text("utf-8").split()).split(" - ")[2:]
+    for entry in listed:
+        file, _, change = entry.partition(": `")
+        source = (line_faults.PACKAGE / file).read_text("utf-8")
+        found = [one for one in places(file, source) if change.startswith(f"{ast.unparse(one.node)} -> ")]
+        faults = [planted(file, source, one, new) for one in found for new in variants(one.node)]
+        assert any(fault and entry.startswith(fault.entry) for fault in faults), entry
+
+
 @pytest.mark.thorough
 def test_tests_of_a_module_begin_with_its_own_and_go_on_with_its_room():
-    assert mutants.tests_of("base/options.py")[0] == "tests/base/test_options.py"
-    squad = mutants.tests_of("tasks/metrics/squad.py")
-    assert squad[0] == "tests/tasks/metrics/test_squad.py" and "tests/tasks/test_answering.py" in squad
-    assert not any("oracle" in one for one in squad) and len(set(squad)) == len(squad)
+    assert mutants.tests_of("base/options.py")[0][0] == "tests/base/test_options.py"
+    nearest, others = mutants.tests_of("tasks/metrics/squad.py")
+    every = [*nearest, *others]
+    assert nearest[0] == "tests/tasks/metrics/test_squad.py" and "tests/tasks/test_answering.py" in others
+    assert not any("oracle" in one for one in every) and len(set(every)) == len(every)
+    nearest, _ = mutants.tests_of("tasks/metrics/squad.py", ["exact_match"])
+    assert nearest[0] == "tests/tasks/metrics/test_squad.py" and len(nearest) <= 2 * mutants.NEAREST
+
+
+def test_a_line_is_meant_by_its_function_and_by_those_that_call_it():
+    source = """
+LIMIT = 3
+class Box:
+    def __init__(self): self.size = LIMIT
+    def _area(self):
+        return self.size
+    def shown(self):
+        return self._area()
+def unrelated():
+    return 5
+"""
+    lines = {6: {"_area", "shown", "Box"}, 10: {"unrelated"}, 2: {"LIMIT", "Box"}}
+    assert {line: mutants.names_around(source, line) for line in lines} == lines
+
+
+def test_files_of_tests_that_have_the_rarest_names_come_first(tmp_path):
+    texts = {"a": "from x import common", "b": "common(rare)", "c": "nothing_rare", "d": "common"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = mutants.by_names(sorted(tmp_path.glob("*.py")), ["common", "rare"])
+    assert [path.stem for path in found] == ["b", "a", "d"]
 
 
 def test_the_summary_has_a_row_for_each_room_and_the_interval_of_wilson():

@@ -3,8 +3,8 @@
     python docs/examples/search.py index MODEL texts.txt vectors.npy
     python docs/examples/search.py ask MODEL texts.txt vectors.npy "The captain has one leg."
 
-A line is a text; no line may be blank. Beside the model and what it computes with, memory holds one chunk of
-texts or a block of vectors, however many there are.
+A line is a text; a blank line keeps its place, with NaN for a vector, and is found last. Beside the model and
+what it computes with, memory holds one chunk of texts or a block of vectors, however many there are.
 """
 
 import argparse
@@ -18,16 +18,16 @@ BLOCK = 16_384  # vectors that are compared at a time, in float32
 
 
 def write_vectors(encoder: minibert.TextEncoder, texts: Path, out: Path) -> int:
-    """Write a vector of length 1 for each line of a file, and return how many there are."""
+    """Write a vector of length 1 for each line of a file, and return how many lines there are."""
     with open(texts, encoding="utf-8") as lines:
-        count = 0
-        for count, line in enumerate(lines, start=1):
-            if not line.strip():
-                raise SystemExit(f"{texts}, line {count}: the line is blank; each has to be a text.")
+        count = sum(1 for _ in lines)
     shape = count, len(encoder.get_feature_names_out())
     vectors = np.lib.format.open_memmap(out, mode="w+", dtype=np.float16, shape=shape)
-    with open(texts, encoding="utf-8") as lines:
-        for number, vector in enumerate(encoder.stream(line.rstrip("\n") for line in lines)):
+    vectors[:] = np.nan  # which is left of blank lines, and sorted last
+    with open(texts, encoding="utf-8") as lines, open(texts, encoding="utf-8") as same:
+        numbers = (number for number, line in enumerate(same) if line.strip())
+        words = (line.rstrip("\n") for line in lines if line.strip())
+        for number, vector in zip(numbers, encoder.stream(words), strict=True):
             vectors[number] = vector
     vectors.flush()
     return count

@@ -366,7 +366,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         if not hasattr(self, "_bag_of_words"):  # a loaded model, perhaps from a run folder with examples
             self._bag_of_words = bag_of_words_in(model.folder, model.labels)
         predictions = self._predictions(examples)
-        measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words)
+        measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words, model.tuned)
         mistakes = measured.mistakes(model.tokenizer, model.max_length)
         return _readable(report_of(measured, mistakes))
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from types import FrameType
 from typing import Any
 
 from minibert.core.errors import InputError as InputError
@@ -56,8 +57,21 @@ class InputWarning(UserWarning):
         self.arguments = arguments
 
 
+# Modules whose lines say nothing to the user of this package. scikit-learn and joblib fit one estimator again
+# and again.
+REPEATING = ("sklearn.", "joblib.")
+INSIDE = ("minibert.", "contextlib", *REPEATING)
+SHOWN_ONCE = ("default", "module", "once")  # actions of Python's filters that show a warning once for a line
+_shown: dict[
+    tuple[str, str, int], Any
+] = {}  # text, file and line of warnings -> the registry of their module
+
+
 def warn(message: str, **arguments: Any) -> None:
     """Warn with an `InputWarning` that points at the caller's line, outside this package.
+
+    Called by way of scikit-learn, it is shown once for that line, as Python's filters have it: scikit-learn
+    changes the filters for every fold, upon which Python forgets what it has shown.
 
     Parameters
     ----------
@@ -68,10 +82,44 @@ def warn(message: str, **arguments: Any) -> None:
     """
     level = 2
     caller = sys._getframe(1)
-    while caller.f_back and caller.f_globals.get("__name__", "").startswith(("minibert.", "contextlib")):
+    is_repeating = False
+    while caller.f_back and caller.f_globals.get("__name__", "").startswith(INSIDE):
+        is_repeating |= caller.f_globals["__name__"].startswith(REPEATING)
         level += 1
         caller = caller.f_back
-    warnings.warn(InputWarning(message, **arguments), stacklevel=level)
+    warning = InputWarning(message, **arguments)
+    if not is_repeating or not _was_shown(warning, caller):
+        warnings.warn(warning, stacklevel=level)
+
+
+def _was_shown(warning: Warning, caller: FrameType) -> bool:
+    """Return whether a warning that is to be shown once for a line was shown for the line of a frame.
+
+    A module's registry is compared by identity, as IPython makes a new one for every cell.
+    """
+    registry = caller.f_globals.setdefault("__warningregistry__", {})
+    place = str(warning), caller.f_code.co_filename, caller.f_lineno
+    before = _shown.get(place)
+    _shown[place] = registry
+    return before is registry and _action_for(warning, caller) in SHOWN_ONCE
+
+
+def _action_for(warning: Warning, caller: FrameType) -> str:
+    """Return the action of the first of Python's filters that fits a warning."""
+    name = caller.f_globals.get("__name__", "")
+    filters: Iterable[tuple[str, Any, Any, Any, int]] = warnings.filters
+    for action, text, category, module, line in filters:
+        fits = isinstance(warning, category) and line in (0, caller.f_lineno)
+        if fits and _matches(text, str(warning)) and _matches(module, name):
+            return action
+    return "default"
+
+
+def _matches(pattern: Any, text: str) -> bool:
+    """Return whether a pattern of a filter fits, which may be None, a compiled pattern or a string."""
+    if pattern is None or isinstance(pattern, str):
+        return pattern in (None, text)
+    return pattern.match(text) is not None
 
 
 def did_you_mean(

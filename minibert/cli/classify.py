@@ -2,10 +2,16 @@
 
 Prints a fine-tuned model's answer for a text or a pair of texts: every class
 with its probability, or a number. If several classes may apply, a star marks
-those that do. Without TEXT, it answers the lines of --file or of the standard
-input one by one; a tab separates the two texts of a pair, and | several classes
-in an answer. A line that is not a text (or pair) gets an empty answer and a
-message on the error stream, and the exit status is then 1.
+those that do; the probability from which on each does stands in brackets.
+Without TEXT, it answers the lines of --file or of the standard input one by
+one; a tab separates the two texts of a pair, and | several classes in an
+answer. A blank line has an empty answer; another line that is not a text (or
+pair) has one as well, and a message on the error stream, and the exit status is
+then 1.
+
+Whether a model reads single texts or pairs was decided when it was trained. The
+files of one that was trained with transformers do not say it, so two TEXTs for
+such a model are a pair only with --pair.
 
 With --classes, a model of entailment (mnli, snli, rte) chooses among classes
 that you name, without having been trained on them: it judges whether a text
@@ -29,7 +35,7 @@ from minibert.base.errors import InputError, warn
 from minibert.base.reading import suffix_of
 from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches, given
-from minibert.cli.shared.texts import add_texts, answers, given_texts
+from minibert.cli.shared.texts import LINES_AT_ONCE, add_texts, answers, given_texts
 from minibert.data.lines import JSON_LINES
 
 
@@ -43,6 +49,8 @@ def add(parser: ArgumentParser) -> None:
     """
     add_model(parser, "a fine-tuned model")
     add_texts(parser, "a text, or the two of a pair", ", or a pair with a tab in between")
+    text = "the two TEXTs are a pair (for a model of transformers, which does not say so)"
+    add_switches(parser, pair=text)
     group = parser.add_argument_group("classes of your own")
     add_flag(group, "--classes NAMES", "the classes to choose from, separated by commas")
     text = "the sentence to judge; {} stands for the class (default: This text is about {}.)"
@@ -80,33 +88,64 @@ def run(arguments: Namespace) -> None:
         raise InputError(f"{n_texts} texts are not a pair; {advice}")
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
     instead += "minibert classify --model MODEL --file FILE for lines of text"
+    if arguments.pair and (has_classes or n_texts != 2):
+        why = "a line of a file is a pair if it has a tab"
+        if has_classes:
+            why = "with --classes every TEXT is a text by itself"
+        raise InputError(f"--pair is for two TEXTs, and {why}; leave it out.")
     lines = given_texts(arguments, instead)
     for file in arguments.file or ():
         if suffix_of(Path(file)) in (".csv", *JSON_LINES):
             advice = f"for its columns use minibert predict --data {file}."
             warn(f"'{file}' is read line by line, as texts; {advice}")
-    pairs = [arguments.texts] if n_texts else (line.split("\t", 1) for line in lines)
+    pairs = [arguments.texts] if n_texts else (line and line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
+    if n_texts == 2 and not has_classes:
+        _require_pairs(model, arguments.pair)
     cuts = Truncation(model.max_length, long=model.task.long)
     counting: Any = {"threads": arguments.threads, "cuts": cuts}
     if has_classes:
         settings["classes"] = arguments.classes.split(",")
-        predictions = answers(arguments, lines, partial(zero_shot, model, **settings, **counting))
+        texts: Any = lines
+        ask: Any = partial(zero_shot, model, **settings, **counting)
+        at_once = LINES_AT_ONCE
     else:
-        texts = ((*pair, None)[:2] for pair in pairs)
-        predictions = answers(arguments, texts, partial(classify, model, **counting), at_once=1)
-    for number, predicted in enumerate(predictions):
+        texts = (pair and (*pair, None)[:2] for pair in pairs)
+        ask = partial(classify, model, **counting)
+        at_once = 1
+    predictions = answers(arguments, texts, lambda some: zip(some, ask(some), strict=True), at_once)
+    for number, answer in enumerate(predictions):
         if arguments.json:
-            shown = json_text(predicted, indent=None)
+            shown = json_text(answer and _with_texts(*answer), indent=None)
         else:
-            shown = _line(predicted, in_full=n_texts > 0)
+            shown = _line(answer and answer[1], n_texts > 0, {} if has_classes else model.tuned)
+            if n_texts > 1 and has_classes:
+                shown = f"{printable(arguments.texts[number])}\n{shown}"
             if n_texts > 0 and number > 0:
                 shown = "\n" + shown
         emit(shown, flush=True)
     warn_of_truncation({"": cuts}, model.config.P)
 
 
-def _line(predicted: Mapping[str, Any] | None, in_full: bool) -> str:
+def _require_pairs(model: Any, is_pair: bool) -> None:
+    """Refuse two texts of the command line if they are not, or may not be, a pair."""
+    advice = "put quotation marks around a text with spaces, or give many texts with --file."
+    if model.pair is False:
+        trained = f"The model in '{model.folder}' was fine-tuned for single texts"
+        raise InputError(f"{trained}, and two were given; {advice}")
+    if model.pair is None and not is_pair:
+        unknown = f"The model in '{model.folder}' does not say whether it reads single texts or pairs"
+        raise InputError(f"{unknown}; give --pair if the two texts are a pair, else {advice}")
+
+
+def _with_texts(text: Any, predicted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what --json prints: the text, or both of a pair, and the answer."""
+    first, second = (text, None) if isinstance(text, str) else text
+    texts = {"text": first} if second is None else {"text": first, "second": second}
+    return texts | dict(predicted)
+
+
+def _line(predicted: Mapping[str, Any] | None, in_full: bool, thresholds: Mapping[str, float]) -> str:
     """Format an answer: every class on a line of its own, or only the chosen one."""
     if predicted is None:
         return ""
@@ -122,5 +161,6 @@ def _line(predicted: Mapping[str, Any] | None, in_full: bool) -> str:
     lines = []
     for name, probability in sorted(probabilities.items(), key=lambda item: -item[1]):
         mark = " *" if name in several else ""
-        lines.append(f"{100 * probability:6.2f}%  {printable(name)}{mark}")
+        threshold = f"  (from {100 * thresholds[name]:.2f}%)" if name in thresholds else ""
+        lines.append(f"{100 * probability:6.2f}%  {printable(name)}{mark}{threshold}")
     return "\n".join(lines)

@@ -11,16 +11,17 @@ examples:
   minibert evaluate --model runs/books
   minibert evaluate --model runs/books letters/*.txt --json
   minibert evaluate --model runs/sst2 --data glue/SST-2
+  minibert evaluate --model runs/reviews --data new.csv --column text=review --column label=stars
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import asdict
 from typing import Any
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import flags
-from minibert.cli.shared.measured import add_measured, measured_as
+from minibert.cli.shared.measured import TRAINED_COLUMNS, add_measured, measured_as
 
 TARGETS = 20000
 
@@ -45,10 +46,13 @@ def add(parser: ArgumentParser) -> None:
     )
     flags.add_flag(masked, "--targets N", f"[MASK]s to score (default: {TARGETS})")
     flags.add_layout(masked, None)
-    flags.add_column(masked, None)
     text = "print the loss of whole words in nats per byte, to compare models with different vocabularies"
     flags.add_switches(masked, per_byte=text)
-    add_measured(parser.add_argument_group("after fine-tuning"), split=None)
+    add_measured(parser.add_argument_group("after fine-tuning"), split=None, column=False)
+    text = "after pre-training: the key (JSON lines) or column (tables) with the text (default: text); after "
+    text += f"fine-tuning, NAME=COLUMN: a column of the table of --data, {TRAINED_COLUMNS}"
+    flags.add_flag(parser, "--column NAME", text, action="append")
+    vars(parser)["also_named"] = {"columns": "column"}
     flags.add_engine(parser)
     flags.add_switches(parser, json=flags.JSON)
 
@@ -99,21 +103,25 @@ def _evaluate_pieces(arguments: Namespace, model: str) -> None:
     from minibert.pretraining.predict import evaluate
     from minibert.pretraining.run import metrics_text
 
+    corpus = tuple(arguments.corpus)
     plain, shuffled = evaluate(
         model,
-        tuple(arguments.corpus),
+        corpus,
         seq_length=arguments.seq_length,
         targets=TARGETS if arguments.targets is None else arguments.targets,
         show=not (arguments.json or arguments.quiet),
         **_text_and_engine(arguments),
     )
     metrics = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
-    emit(json_text(metrics) if arguments.json else metrics_text(metrics))
+    if corpus:
+        metrics["corpus"] = corpus
+    emit(json_text(metrics) if arguments.json else metrics_text(metrics, corpus))
 
 
 def _text_and_engine(arguments: Namespace) -> dict[str, Any]:
     """Return how the text is read and what computes, as keyword arguments of both functions."""
-    reading = {"layout": arguments.layout or "auto", "column": arguments.column or "text"}
+    column = arguments.column[-1] if arguments.column else "text"
+    reading = {"layout": arguments.layout or "auto", "column": column}
     return reading | flags.given(arguments, "engine threads")
 
 
@@ -135,7 +143,11 @@ def _evaluate_task(arguments: Namespace) -> None:
         raise InputError(
             f"{what} and not on '{arguments.corpus[0]}'; leave that out, or give the task's data with --data."
         )
-    _refuse(arguments, f"'{arguments.model[0]}' is fine-tuned", "per_byte seq_length targets layout column")
+    _refuse(arguments, f"'{arguments.model[0]}' is fine-tuned", "per_byte seq_length targets layout")
+    try:
+        arguments.columns = list(map(flags.role_and_column, arguments.column or ()))
+    except ArgumentTypeError as error:
+        raise InputError(f"--column {error}.") from error
     arguments.split = arguments.split or "dev"
     show = not (arguments.json or arguments.quiet)
     report = evaluate(arguments.model, **measured_as(arguments), show=show)

@@ -93,20 +93,25 @@ def run(arguments: Namespace) -> None:
     if arguments.json:
         emit(json_text({**written, "out": str(out)}))
     else:
-        nouns = {"texts": "line", "tokens": "token", "width": "number"}
-        sizes = ", ".join(counted(written[name], noun) for name, noun in nouns.items())
-        emit(f"{sizes} in a vector: {out}")
+        lines = counted(written["texts"], "line")
+        tokens = counted(written["tokens"], "token")
+        width = counted(written["width"], "number")
+        blank = f" ({written['blank']:,} of them blank)" if written["blank"] else ""
+        emit(f"{lines}{blank}, {tokens}, {width} in a vector: {out}")
 
 
-def _pairs(texts: Iterator[str]) -> Iterator[tuple[str, str]]:
+def _pairs(texts: Iterator[str | None]) -> Iterator[tuple[str, str] | None]:
     for number, text in enumerate(texts, 1):
+        if text is None:
+            yield None
+            continue
         first, tab, second = text.partition("\t")
         if not tab:
             raise InputError(f"Text {number:,} has no tab; --pair needs one between two texts.")
         yield first, second
 
 
-def _watched(arguments: Namespace, progress: Any, by_bytes: bool) -> Iterator[str]:
+def _watched(arguments: Namespace, progress: Any, by_bytes: bool) -> Iterator[str | None]:
     """Yield texts; show as progress how much of the files was read, or the number of texts."""
     position = 0
 

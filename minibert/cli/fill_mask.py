@@ -1,9 +1,10 @@
 """Let a trained BERT guess the words at [MASK].
 
 Prints the most likely pieces at every [MASK] in a text, with their
-probabilities. Without TEXT, every line of --file or of the standard input is a
-text. A line that can't be answered gets an empty answer and a message on the
-error stream, and the exit status is then 1.
+probabilities; if there are several texts, below the text. Without TEXT, every
+line of --file or of the standard input is a text. A blank line has an empty
+answer; another line that can't be answered has one as well, and a message on
+the error stream, and the exit status is then 1.
 
 With --targets, it compares only these words. A word of k pieces, from --targets
 or found with --pieces, stands for k [MASK]s; its probability is the product of
@@ -52,7 +53,7 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("--targets", metavar="WORDS", type=lambda words: words.split(","), help=text)
     add_flag(parser, "--pieces N", "most pieces in a guess", 1)
     add_engine(parser)
-    add_switches(parser, json="print a JSON array for each text instead")
+    add_switches(parser, json="print a JSON object for each text instead")
 
 
 def run(arguments: Namespace) -> None:
@@ -76,16 +77,23 @@ def run(arguments: Namespace) -> None:
         tell_default("--model")
     in_full = bool(arguments.targets) or arguments.pieces > 1
     with limited_threads(arguments.threads, model.ops):
-        ask = partial(fill_texts, model, **given(arguments, "top targets pieces"))
-        for number, masks in enumerate(answers(arguments, texts, ask)):
+        fill: Any = partial(fill_texts, model, **given(arguments, "top targets pieces"))
+        for number, answer in enumerate(
+            answers(arguments, texts, lambda some: zip(some, fill(some), strict=True))
+        ):
             if arguments.json:
-                values = None if masks is None else [dict(guesses) for guesses in masks]
-                emit(json_text(values, indent=None), flush=True)
+                emit(json_text(answer and _facts(*answer), indent=None), flush=True)
                 continue
-            text = "\n".join(_lines(masks or [], in_full))
+            lines = []
+            if answer:
+                text, masks = answer
+                lines = list(_lines(masks, in_full))
+                if len(arguments.texts) != 1:
+                    lines.insert(0, printable(text))
+            shown = "\n".join(lines)
             if number > 0:
-                text = "\n" + text
-            emit(text, flush=True)
+                shown = "\n" + shown
+            emit(shown, flush=True)
 
 
 def _refuse_folders(texts: list[str]) -> None:
@@ -93,6 +101,11 @@ def _refuse_folders(texts: list[str]) -> None:
     for text in texts:
         if os.path.isdir(text):
             raise InputError(f"'{text}' is a folder, but a text is expected; name a model with --model.")
+
+
+def _facts(text: str, masks: Any) -> dict[str, Any]:
+    """Return what --json prints for a text."""
+    return {"text": text, "masks": [dict(guesses) for guesses in masks]}
 
 
 def _lines(masks: Any, in_full: bool) -> Iterator[str]:

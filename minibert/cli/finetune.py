@@ -22,7 +22,7 @@ examples:
 import os
 import shlex
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from functools import partial
 from pathlib import Path
 
@@ -77,12 +77,12 @@ def add(parser: ArgumentParser) -> None:
     text += "delimiter=';' and header=no; for tag, layout=words if each word is on a line of its own, or "
     text += "sentence=COLUMN if each word is a row and that column numbers the sentences. For multilabel, "
     text += "the column label has names separated by |, or a list in .jsonl. Repeat the flag for more"
-    pair = partial(_pair, "NAME=COLUMN, such as text=review")
-    flags.add_flag(group, "--column NAME=COLUMN", text, dest="columns", type=pair, action="append")
+    column = flags.role_and_column
+    flags.add_flag(group, "--column NAME=COLUMN", text, dest="columns", type=column, action="append")
     text = "also train on the train file of another task with the same answers; dev remains that of TASK "
     text += "alone. For rte, neutral and contradiction in mnli and snli count as not_entailment. Repeat the "
     text += "flag for more"
-    pair = partial(_pair, "TASK=DIR, such as snli=pairs")
+    pair = partial(flags.named_pair, form="TASK=DIR, such as snli=pairs")
     flags.add_flag(group, "--also TASK=DIR", text, type=pair, action="append")
     flags.add_options(group, options, "also_examples train_examples dev_examples split_dev")
     flags.add_options(group, options, "max_length token_budget long stride pool most_windows")
@@ -149,11 +149,3 @@ def run(arguments: Namespace) -> None:
             logger.info(f"Resume with: minibert finetune --resume --out {shlex.quote(str(out))}")
         raise
     emit(json_text(report) if arguments.json else report_text(report))
-
-
-def _pair(form: str, text: str) -> tuple[str, str]:
-    """Split `text=review` into a pair; `form` describes what is expected."""
-    name, _, value = text.partition("=")
-    if not name or not value:
-        raise ArgumentTypeError(f"{text!r} is not {form}")
-    return name, value

@@ -5,9 +5,10 @@ piece is masked in turn, and the log probabilities that the model gives to the
 right pieces are added up. Less negative is more likely. For a TEXT, it also
 shows every word, and the pieces of words that have several. For every line of
 --file or of the standard input, it prints the sum, the mean per piece, the
-pseudo-perplexity exp(-mean), and the text, separated by tabs. A line that can't
-be scored gets an empty answer and a message on the error stream, and the exit
-status is then 1. A left-to-right model is scored by the chain rule.
+pseudo-perplexity exp(-mean), and the text, separated by tabs. A blank line has
+an empty answer; another line that can't be scored has one as well, and a
+message on the error stream, and the exit status is then 1. A left-to-right
+model is scored by the chain rule.
 
 examples:
   minibert score-text --model runs/books "the whale swam." "the whale swum."
@@ -64,13 +65,18 @@ def run(arguments: Namespace) -> None:
     # A progress bar would be in the way of scores on a terminal.
     watched = not (arguments.texts or arguments.quiet or os.isatty(1))  # the standard output
     with limited_threads(arguments.threads, model.ops), Progress(None, "texts", watched) as progress:
-        for score in answers(arguments, texts, ask):
+        for number, score in enumerate(answers(arguments, texts, ask)):
             progress.add(1)
-            facts = score and score.to_dict()
+            facts: Any = score and score.to_dict()
             if arguments.json:
                 emit(json_text(facts, indent=None), flush=True)
             elif arguments.texts:
-                emit("\n".join(_in_full(facts)))
+                lines = list(_in_full(facts))
+                if len(arguments.texts) > 1:
+                    lines.insert(0, printable(facts["text"]))
+                if number > 0:
+                    lines.insert(0, "")
+                emit("\n".join(lines))
             elif facts:
                 emit(ONE_LINE.format_map(facts) + printable(facts["text"]), flush=True)
             else:

@@ -11,10 +11,12 @@ examples:
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import aligned, emit, json_text, printable
+from minibert.base.texts import answers_in_place
 from minibert.cli.shared.flags import add_engine, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, given_texts
 
@@ -56,12 +58,13 @@ def run(arguments: Namespace) -> None:
     if model.task.kind != "tag":
         trained = f"The model in '{arguments.model}' was fine-tuned for {model.task.name}"
         raise InputError(f"{trained}, which tags no words; give one that was fine-tuned for ner or tag.")
+    tag = partial(tag_texts, model)
     with limited_threads(arguments.threads, model.ops):
-        for number, tagged in enumerate(tag_texts(model, texts)):
+        for number, tagged in enumerate(answers_in_place(texts, tag, None)):
             if arguments.json:
                 emit(json_text(tagged, indent=None))
                 continue
-            text = "\n".join(_lines(tagged))
+            text = "\n".join(_lines(tagged) if tagged else [])
             if number > 0:
                 text = "\n" + text
             emit(text)

@@ -25,6 +25,7 @@ import numpy as np
 from minibert.base.errors import InputError, warn
 from minibert.base.reading import byte_pieces, whole_lines
 from minibert.base.terminal import emit, json_text, printable
+from minibert.base.texts import is_blank
 from minibert.cli.shared.flags import KEEP_ACCENTS, add_core, add_flag, add_switches, given, invalid_text
 from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, announce_typed_input, as_utf8
 from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer, text_rules
@@ -180,12 +181,12 @@ def _of_files(arguments: Namespace) -> Iterator[Block]:
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
-    """Divide lines at their first tab; `n_lines` precede them in the file."""
+    """Divide lines at their first tab, blank ones into empty halves; `n_lines` precede them in the file."""
     firsts = []
     seconds = []
     for number, line in enumerate(lines, n_lines + 1):
         first, tab, second = line.partition(b"\t")
-        if not tab:
+        if not tab and not is_blank(line.decode(errors="replace")):
             raise InputError(f"Line {number:,} of {name} has no tab; --pair needs one between two texts.")
         firsts.append(first)
         seconds.append(second)

@@ -422,10 +422,10 @@ def defined(text: str, function: FunctionType) -> dict[str, Any]:
     return namespace
 
 
-def _docstrings(code: str) -> dict[str, str]:
+def _docstrings(code: str) -> dict[str, str | None]:
     """Return the docstrings of the functions that some code defines, by name."""
     functions = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
-    return {node.name: ast.get_docstring(node) or "" for node in functions}
+    return {node.name: ast.get_docstring(node) for node in functions}
 
 
 def _changes_only(name: str, exercise: Exercise, mistaken: str) -> bool:

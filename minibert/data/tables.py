@@ -41,10 +41,7 @@ SENTENCE_COLUMNS = frozenset(f"{_NAMES} sentid sentidx sentno".split())
 
 
 class MissingColumn(InputError):
-    """Report a table without the column for a role; `header` says whether the first row has names.
-
-    `renaming` is the message for someone who can't choose columns; "" where `message` itself will do.
-    """
+    """Report a table without the column for a role; `header` says whether the first row has names."""
 
     def __init__(
         self,
@@ -53,10 +50,8 @@ class MissingColumn(InputError):
         path: Path,
         header: bool | None = None,
         where: str = "",
-        renaming: str = "",
     ) -> None:
         super().__init__(message, where=where)
-        self.renaming = renaming
         self.role = role
         self.path = path
         self.header = header
@@ -575,12 +570,10 @@ def _place(
         f"name the column of the {role}, such as columns={{{role!r}: 'NAME'}}, or give its number, from 1."
     )
     lacks = f"{path} has no column {column!r}, {there}"
-    renaming = f"{lacks}; rename that of the {role} to {column!r}." if header else ""
     if len(first) == 1 and (other := other_delimiter(first[0], delimiter)):
-        renaming = ""
         advice = f"its columns look separated by {other!r} and not {delimiter!r}: "
         advice += f"give columns={{'delimiter': {other!r}}}."
-    raise MissingColumn(f"{lacks}; {advice}", role, path, header, renaming=renaming)
+    raise MissingColumn(f"{lacks}; {advice}", role, path, header)
 
 
 def _number(column: Column) -> int | None:

@@ -135,6 +135,7 @@ def asked_examples(
     split: str,
     same_task: bool,
     labelled: bool = True,
+    divided: bool | None = None,
 ) -> list[Any]:
     """Read the examples that a fine-tuned model is asked about: never, by mistake, its training data.
 
@@ -155,6 +156,8 @@ def asked_examples(
         Whether the model was fine-tuned for this task.
     labelled : bool, default True
         Whether a custom table needs a column of labels.
+    divided : bool, optional
+        What `is_divided` returns for these arguments; by default it is asked.
 
     Returns
     -------
@@ -166,11 +169,10 @@ def asked_examples(
         When the files can't be read, or the test part of divided data is asked for.
     """
     try:
-        return _asked(task, folder, data, split, same_task)
+        return _asked(task, folder, data, split, same_task, divided)
     except MissingColumn as error:
         if labelled or error.role not in ANSWERS:
-            message = error.renaming or error.message  # columns are those of the training
-            raise MissingColumn(message, error.role, error.path, error.header, error.where) from error
+            raise
         return task.read(error.path, "test")  # a test file may lack the column
 
 
@@ -179,6 +181,7 @@ def source_of(
     folder: Path,
     data: str | Path | None,
     split: str,
+    divided: bool | None = None,
 ) -> str:
     """Return what errors and reports call the examples that `asked_examples` reads for the same arguments.
 
@@ -191,6 +194,8 @@ def source_of(
     data : str, Path or None
         As for `asked_examples`.
     split : str
+        As for `asked_examples`.
+    divided : bool, optional
         As for `asked_examples`.
 
     Returns
@@ -207,9 +212,33 @@ def source_of(
         return f"the data of {folder}, {split}"
     if not Path(data).is_file():
         return f"{data}, {split}"
-    options = FinetuneOptions.load(folder / OPTIONS_FILE) if (folder / OPTIONS_FILE).exists() else None
-    is_part = options is not None and split != "test" and _is_divided(task, options, Path(data))
+    if split == "test":
+        return str(data)
+    is_part = is_divided(task, folder, data) if divided is None else divided
     return f"{data}, {split}" if is_part else str(data)
+
+
+def is_divided(task: Task, folder: Path, data: str | Path | None) -> bool:
+    """Return whether these data are, for the model in a folder, the file that its run divided, or a copy.
+
+    To find out, both are read.
+
+    Parameters
+    ----------
+    task : Task
+        As for `asked_examples`.
+    folder : Path
+        As for `asked_examples`.
+    data : str, Path or None
+        As for `asked_examples`.
+
+    Returns
+    -------
+    bool
+    """
+    if data is None or not (folder / OPTIONS_FILE).exists():
+        return False
+    return _is_divided(task, FinetuneOptions.load(folder / OPTIONS_FILE), Path(data))
 
 
 def _asked(
@@ -218,6 +247,7 @@ def _asked(
     data: str | Path | None,
     split: str,
     same_task: bool,
+    divided: bool | None,
 ) -> list[Any]:
     """Read the examples for `asked_examples`. In the folder of a run, the first row that applies decides:
 
@@ -240,7 +270,7 @@ def _asked(
         raise InputError(
             f"The data that '{folder}' was fine-tuned on, '{options.data}', are not there; {advice}"
         )
-    if data is not None and not _is_divided(task, options, Path(data)):
+    if data is not None and not (_is_divided(task, options, Path(data)) if divided is None else divided):
         return task.read(Path(data), split)
     if split == "test" and Path(data or options.data).is_file():
         what = f"is the file that '{folder}' was trained on, and it has no test part"

@@ -227,6 +227,7 @@ class FeatureBasedRun(Run):
         o, prepared = self.options, self.prepared
         inputs, mixed = prepared.layers.shape(prepared.model.config.H)
         labels = prepared.data.labels
+        assert o.dropout is not None  # since the options were resolved
         return BilstmConfig(inputs, len(labels), o.width, mixed=mixed, dropout=o.dropout)
 
     @property

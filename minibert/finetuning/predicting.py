@@ -47,9 +47,7 @@ def predict_examples(
         A prediction, see `Task.predict`.
     """
     first = models[0]
-    tuned = {}
-    for name in first.tuned:
-        tuned[name] = sum(model.tuned[name] for model in models) / len(models)
+    tuned = averaged_tuned(models)
     size = len(examples) if first.task.needs_all_examples else CHUNK
     with Progress(len(examples), "examples", show) as progress:
         for part in chunks(examples, size):
@@ -62,6 +60,22 @@ def predict_examples(
             each_outputs = [model.outputs(features, done=share) for model in models]
             outputs = [np.mean(each, axis=0) for each in zip(*each_outputs, strict=True)]
             yield from first.task.predict(part, features, outputs, first.labels, tuned)
+
+
+def averaged_tuned(models: Sequence[Finetuned]) -> dict[str, float]:
+    """Return the values that models chose on dev, averaged.
+
+    Parameters
+    ----------
+    models : sequence of Finetuned
+        At least one model; all have chosen the same values.
+
+    Returns
+    -------
+    dict of str to float
+        Such as the threshold of each class.
+    """
+    return {name: sum(model.tuned[name] for model in models) / len(models) for name in models[0].tuned}
 
 
 def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], None]:

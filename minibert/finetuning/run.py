@@ -11,8 +11,9 @@ and the files of the best run.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, TypeAlias
 
 from minibert import engines, hub
@@ -26,11 +27,11 @@ from minibert.base.terminal import counted, printable
 from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
 from minibert.finetuning.balance import refuse_balancing_twice
-from minibert.finetuning.examples import Rows, asked_examples, source_of
+from minibert.finetuning.examples import Rows, asked_examples, is_divided, source_of
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.predicting import check_ensemble, predict_examples
+from minibert.finetuning.predicting import averaged_tuned, check_ensemble, predict_examples
 from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
@@ -40,7 +41,9 @@ from minibert.reports import results
 from minibert.reports.contents import Evaluation, Prediction, Truncated
 from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
+from minibert.tasks.multilabel import ManyLabels
 from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.task import Task
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog, info_if
 
@@ -182,6 +185,7 @@ class _EvaluationRequest:
         data: str | Path | None,
         split: str,
         task: str | None,
+        columns: Mapping[str, str] | None,
         needs_labels: bool,
         **computing: Any,
     ) -> None:
@@ -194,9 +198,15 @@ class _EvaluationRequest:
         self.split = split
         self.first = first = self.models[0]
         self.cuts = Truncation(first.max_length, long=first.task.long)
-        self.source = source_of(first.task, first.folder, data, split)
+        self.reader = first.task
+        if columns:
+            self.reader = _with_columns(first, data, columns)
         same_task = task is None
-        self.examples = asked_examples(first.task, first.folder, data, split, same_task, needs_labels)
+        divided = is_divided(self.reader, first.folder, data)
+        self.source = source_of(self.reader, first.folder, data, split, divided)
+        self.examples = asked_examples(
+            self.reader, first.folder, data, split, same_task, needs_labels, divided
+        )
         first.task.warn_unknown(self.examples, first.labels)
         self.all_labelled = all(map(first.task.is_labelled, self.examples))
 
@@ -208,12 +218,26 @@ class _EvaluationRequest:
         """Return the predictions with what they are compared with."""
         first = self.first
         bag = bag_of_words_in(first.folder, first.labels)
-        return Measured(first.task, first.labels, self.examples, predictions, bag)
+        tuned = averaged_tuned(self.models)
+        return Measured(first.task, first.labels, self.examples, predictions, bag, tuned)
 
     def truncated(self) -> Truncated:
         """Warn of texts that were cut, and return their counts for the report; {} if none were."""
         truncated = warn_of_truncation({self.split: self.cuts}, self.first.config.P)
         return {"truncated": truncated} if truncated else {}
+
+
+def _with_columns(model: Any, data: Path | None, columns: Mapping[str, str]) -> Task:
+    """Return the task of a model, which reads these columns of a custom table and the others as trained."""
+    if data is None:
+        raise InputError("`columns` is for another table; name that with `data`, or leave it out.")
+    if "second" in columns and getattr(model, "pair", None) is False:
+        what = f"The model in '{model.folder}' was fine-tuned for single texts"
+        raise InputError(f"{what}; leave out second={columns['second']} of `columns`.")
+    trained = getattr(model.task, "columns", {})
+    task = registry.create(model.task.name, {**trained, **columns}, model.task.long)
+    task.second_is_optional = model.task.second_is_optional
+    return task
 
 
 def evaluate(
@@ -222,6 +246,7 @@ def evaluate(
     split: str = "dev",
     *,
     task: str | None = None,
+    columns: Mapping[str, str] | None = None,
     engine: str = "auto",
     threads: int | None = None,
     dtype: str = "float32",
@@ -239,6 +264,9 @@ def evaluate(
         A split with labels.
     task : str, optional
         Another task to ask, with the same answers, such as "mnli-mm" for a model of "mnli".
+    columns : mapping, optional
+        Columns of the custom table `data` by their role, such as {"text": "review"}; also "delimiter" and
+        "header". Those that are left out are those of the training.
     engine : str, default "auto"
         The engine.
     threads : int, optional
@@ -259,7 +287,9 @@ def evaluate(
         When a model is not fine-tuned or can't be averaged with the others, or the data belong to another
         task or have no labels.
     """
-    asked = _EvaluationRequest(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
+    asked = _EvaluationRequest(
+        folders, data, split, task, columns, True, engine=engine, threads=threads, dtype=dtype
+    )
     first = asked.first
     if not asked.all_labelled:
         advice = "choose another, or use minibert predict."
@@ -278,6 +308,7 @@ def predict(
     out: str | Path,
     *,
     task: str | None = None,
+    columns: Mapping[str, str] | None = None,
     majority: bool = False,
     engine: str = "auto",
     threads: int | None = None,
@@ -298,6 +329,9 @@ def predict(
         Folder for the files.
     task : str, optional
         Another task to ask, as in `evaluate`; also "ax" for a model of "mnli".
+    columns : mapping, optional
+        Columns of the custom table `data` by their role, such as {"text": "review"}; also "delimiter" and
+        "header". Those that are left out are those of the training.
     majority : bool, default False
         Always predict the most frequent class of the train file, as the paper did for WNLI.
     engine : str, default "auto"
@@ -312,7 +346,7 @@ def predict(
     Returns
     -------
     dict
-        `files`, and `scores` if the split has labels, for JSON.
+        `files`; `scores` if the split has labels; `thresholds` if several classes may apply, for JSON.
 
     Raises
     ------
@@ -328,11 +362,13 @@ def predict(
     if any((out / name).exists() for name in (CONFIG_FILE, *STORED)):
         raise InputError(f"out={str(out)!r} is the folder of a model; choose another.", out=str(out))
     require_folder(out)
-    asked = _EvaluationRequest(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
+    asked = _EvaluationRequest(
+        folders, data, split, task, columns, False, engine=engine, threads=threads, dtype=dtype
+    )
     first = asked.first
     examples = asked.examples
     if majority:
-        answers = _majority(first, data, task is None, len(examples))
+        answers = _majority(first, asked.reader, data, task is None, len(examples))
     else:
         answers = asked.predictions(show)
     lines = out / f"{first.task.name}-{split}.jsonl"
@@ -367,19 +403,24 @@ def predict(
         "scores": first.task.score(examples, predictions) if asked.all_labelled else None,
     }
     report |= asked.truncated()
+    if isinstance(first.task, ManyLabels):
+        report["thresholds"] = first.task.thresholds(first.labels, averaged_tuned(asked.models))
     if asked.all_labelled:
         measured = asked.measured(predictions)
         report |= results.compared_with_majority(measured) | results.compared_with_constant(measured)
     return report
 
 
-def _majority(model: Any, data: str | Path | None, same_task: bool, count: int) -> Iterator[Any]:
+def _majority(
+    model: Any, reader: Task, data: str | Path | None, same_task: bool, count: int
+) -> Iterator[Any]:
     """Return the most frequent class of a model's training examples as the prediction for `count` others."""
     if model.head.kind != "classify":
         problem = f"majority=True is for one class of each text, which {model.task.name} does not predict"
         raise InputError(f"{problem}; leave it out.", majority=True)
     folder = None if data is None or Path(data).is_file() else data  # a single file has no train split
-    train = asked_examples(model.task, model.folder, folder, "train", same_task=same_task)
+    reader = model.task if folder is None else reader
+    train = asked_examples(reader, model.folder, folder, "train", same_task=same_task)
     return iter(submissions.majority(train, count))
 
 
@@ -414,10 +455,17 @@ def classify(
     Raises
     ------
     InputError
-        When the model answers something else, a text is empty, or a second text is missing or not expected.
+        When the model answers something else, a text is empty, or a second text is missing or not expected;
+        when `texts` is a tuple of two strings, which may be a pair or two texts.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
+    may_be_pair = (
+        isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(text, str) for text in texts)
+    )
+    if may_be_pair:
+        what = f"texts={short(texts)} may be a pair or two texts"
+        raise InputError(f"{what}; give [(first, second)] for the pair, or [first, second] for two texts.")
     if not isinstance(model, Finetuned):
         model = Finetuned.from_pretrained(model, engine, threads=threads)
     command = model.task.command
@@ -427,7 +475,11 @@ def classify(
     pair = model.pair
     examples = []
     for number, text in enumerate(texts):
-        first, second = (text, None) if isinstance(text, str) else text
+        if isinstance(text, str):
+            text = text, None
+        if not isinstance(text, list | tuple) or len(text) != 2 or not isinstance(text[0], str):
+            raise InputError(f"texts[{number}]={short(text)} is neither a text nor a pair; give strings.")
+        first, second = text
         refuse_empty((first, second))
         if pair is not None and pair != (second is not None):
             wanted = "single texts; leave the second one out"
@@ -465,4 +517,6 @@ def predicted_text(report: dict[str, Any]) -> str:
         lines[0] += f", the part of {printable(data.name)} that was {use}"
     if report["scores"]:
         lines += results.metric_lines(report)
+    else:
+        lines += [f"  {remark}" for remark in results.remarks(report)]
     return "\n".join([*lines, *report["files"]])

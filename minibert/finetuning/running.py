@@ -33,7 +33,7 @@ from minibert.reports.doctor import Finding, Record, examine, summary
 from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.tasks.task import Mistake
+from minibert.tasks.task import Mistake, Tuned
 from minibert.training.loop import Loop, State, train
 from minibert.training.runlog import OnLog, RunLog, info_if, logger
 
@@ -415,7 +415,7 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
         if (folder / BEST / name).exists():  # else it was moved before an interruption
             os.replace(folder / BEST / name, folder / name)
     approach_report = run.deliver(state, best)
-    measured, mistakes = _measured(run.prepared, best["predictions"])
+    measured, mistakes = _measured(run.prepared, best["predictions"], best["tuned"])
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
     report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
     baselines = approach_report.pop("baselines", {})
@@ -446,10 +446,10 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
     return report, findings
 
 
-def _measured(prepared: Prepared, predictions: Sequence[Any]) -> tuple[Measured, list[Mistake]]:
+def _measured(prepared: Prepared, predictions: Sequence[Any], tuned: Tuned) -> tuple[Measured, list[Mistake]]:
     """Return predictions for dev with what they are compared with, and the mistakes, the worst first."""
     data = prepared.data
-    measured = Measured(data.task, data.labels, data.dev_examples, predictions, prepared.bag_of_words)
+    measured = Measured(data.task, data.labels, data.dev_examples, predictions, prepared.bag_of_words, tuned)
     return measured, measured.mistakes(prepared.tokenizer, prepared.max_length)
 
 
@@ -470,7 +470,7 @@ def write_sweep_page(
         What is wrong with the training of the best run; by default it is examined.
     """
     predictions = stored_predictions(best.folder, len(best.prepared.data.dev_examples))
-    measured, mistakes = _measured(best.prepared, predictions)
+    measured, mistakes = _measured(best.prepared, predictions, report.get("thresholds", {}))
     facts = facts_of(best.folder, best.options, measured, mistakes, report, sweep_text(report))
     if findings is None:
         findings = examine(Record(best.folder, best.options, facts.curve, report))

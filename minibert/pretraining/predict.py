@@ -1,7 +1,7 @@
 """Evaluate a trained run on a text, and make the guesses that its report shows."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +12,7 @@ import numpy as np
 from minibert import engines
 from minibert.ask.gaps import require_masked_lm
 from minibert.ask.inference import Bert
-from minibert.base.errors import InputError
+from minibert.base.errors import InputError, warn
 from minibert.base.model_names import CONFIG_FILE, folder_of
 from minibert.core.batch import Batch
 from minibert.data.corpus import sentences
@@ -245,6 +245,15 @@ def _short(lines: Iterable[str | None]) -> Iterator[str | None]:
             words = 0
 
 
+def _warn_of_trained_text(corpus: Sequence[str], options: PretrainOptions) -> None:
+    """Warn if a corpus to evaluate on is, by its name, one that the run was trained on."""
+    trained = {Path(name).resolve() for name in options.corpus}
+    same = [name for name in corpus if Path(name).resolve() in trained]
+    if same:
+        what = f"The model was trained on '{same[0]}', so its loss there does not tell how it reads new text"
+        warn(f"{what}; leave out `corpus` to measure the documents that were held out.")
+
+
 @contextmanager
 def _measured(
     run: str | Path,
@@ -270,6 +279,7 @@ def _measured(
     options = None
     if (run / "training.json").exists():
         options = PretrainOptions.load(run / "training.json")
+        _warn_of_trained_text(corpus, options)
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of its documents count as held out
             lines = documents(sentences(corpus, layout, column))

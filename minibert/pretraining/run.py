@@ -41,7 +41,7 @@ from minibert.base.model_names import (
 )
 from minibert.base.options import other_command
 from minibert.base.paths import path_of
-from minibert.base.terminal import counted, printable
+from minibert.base.terminal import counted, printable, some_of
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
 from minibert.engines.trace import Trace, watch
@@ -57,7 +57,7 @@ from minibert.pretraining.budget import (
     timetable_of,
 )
 from minibert.pretraining.evaluation import TARGETS, error_text, score_with_shuffled
-from minibert.pretraining.objective import Pretraining
+from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
@@ -68,6 +68,7 @@ from minibert.training.loop import Batches, Loop, State, train
 from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
 EVALUATIONS = "evaluations of held-out text"
+ON_THE_WAY = f"  measured at the end; in metrics.jsonl on the way, on at most {PREVIEW_TARGETS:,} targets"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
 DIVERGED = 2.0  # times the loss of guessing at random
 REPEATED = 0.001  # the headline mentions repeated lines from this share on
@@ -548,7 +549,7 @@ def report_text(report: Mapping[str, Any]) -> str:
         Several lines.
     """
     if report["held_out"]:
-        lines = [metrics_text(report["held_out"])]
+        lines = [metrics_text(report["held_out"]), ON_THE_WAY]
     else:
         again = f"minibert evaluate --model {shlex.quote(report['folder'])} measures it"
         lines = [f"Held-out text was not measured (0 evaluations); {again}."]
@@ -574,13 +575,16 @@ def report_text(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def metrics_text(metrics: dict[str, Any]) -> str:
-    """Format the metrics of held-out text for people.
+def metrics_text(metrics: dict[str, Any], corpus: Sequence[str] = ()) -> str:
+    """Format the metrics of a text for people.
 
     Parameters
     ----------
     metrics : dict
         `HeldOut.to_dict()` and "shuffled_loss", which is None for a left-to-right model.
+    corpus : sequence of str, default ()
+        What was measured: files, folders or globs, of which nobody knows whether the model has read them; by
+        default the documents that its run held out.
 
     Returns
     -------
@@ -591,7 +595,12 @@ def metrics_text(metrics: dict[str, Any]) -> str:
     shuffled = metrics["shuffled_loss"]
     what = "next words" if shuffled is None else "[MASK] positions"
     targets = counted(metrics["targets"], "target") + error_text(metrics)
-    rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({targets})")]
+    rows = []
+    loss_name = f"Held-out loss on {what}"
+    if corpus:
+        rows.append(("Measured on", printable(some_of(corpus))))
+        loss_name = f"Loss on {what}"
+    rows.append((loss_name, f"{loss:.3f} nats ({targets})"))
     for of_what, name in (("these targets", "unigram"), ("the whole text", "text_unigram")):
         entropy = metrics[name]
         side = "under" if loss <= entropy else "over"

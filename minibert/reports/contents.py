@@ -89,6 +89,7 @@ class Compared(TypedDict, total=False):
     majority: Baseline
     bag_of_words: Baseline
     untuned: dict[str, float]  # scores with a threshold of one half
+    thresholds: dict[str, float]  # class -> the probability from which on it was predicted
     constant: Constant
 
 

@@ -160,7 +160,7 @@ class Record:
         """
         if held_out := self.report.get("held_out"):
             return float(held_out["text_unigram"])
-        begins_there = self.pretrains and self.options.unigram_bias and not self.options.model
+        begins_there = self.pretrains and self.options.unigram_bias  # trained weights bring their own
         return float(self.losses[:LEAST_AVERAGED].mean()) if begins_there else None
 
     @property

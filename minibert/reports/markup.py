@@ -128,6 +128,8 @@ def shown(value: Any) -> str:
     --------
     >>> shown(0.91666), shown(11873), shown((5e-05, "x")), shown("a\\0")
     ('0.9167', '11,873', '5e-05, x', 'a\ufffd')
+    >>> shown(True), shown(False), shown(None)
+    ('yes', 'no', '–')
     >>> print(shown("a\u202e"))
     a\\u202e
     """

@@ -5,6 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ MORE = {  # optional in a report
     "bag_of_words": {"macro_f1": float},
     "constant": {"value": float, "scores": dict[str, float], "is_beaten": bool},
     "baselines": dict[str, dict[str, float]],
-    "untuned": dict[str, float],
+    **dict.fromkeys(("untuned", "thresholds"), dict[str, float]),
     **dict.fromkeys(("data_crc32", "dev_crc32"), int),
     "interval_method": str,
     **dict.fromkeys(("text", "targets"), dict[str, float]),
@@ -154,6 +155,7 @@ class Measured(NamedTuple):
     examples: Sequence[Any]
     predictions: Predictions  # one for each example
     bag_of_words: BagOfWords | None = None  # for classes of texts: trained on the same examples as the model
+    tuned: Mapping[str, float] = MappingProxyType({})  # what the model chose on dev, such as thresholds
 
     def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
         """Return every mistake, the worst first.
@@ -197,7 +199,7 @@ def report_of(
         The fields of `report.json` that do not depend on a run, including those of `compared_with_majority`
         and `compared_with_constant`.
     """
-    task, labels, examples, predictions, _ = measured
+    task, labels, examples, predictions, *_ = measured
     statistic = task.statistic(examples, predictions)
     low, high, method = metrics.interval(statistic, len(examples), lowest_of(task.metric))
     if scores is None:
@@ -233,7 +235,7 @@ def compared_with_constant(measured: Measured) -> Compared:
         `value`, the `scores` of predicting it for every example, and whether it `is_beaten`, that is, whether
         the model's mean squared error is smaller by a bootstrap over the examples.
     """
-    task, _, examples, predictions, _ = measured
+    task, _, examples, predictions, *_ = measured
     value = task.constant(examples)
     if value is None:
         return {}
@@ -267,9 +269,10 @@ def compared_with_majority(measured: Measured) -> Compared:
         - `majority`: the most frequent `label`, with the `scores` and `macro_f1` of predicting it for every
           example; for tasks with several classes for a text, the strongest constant answer;
         - `bag_of_words`: the `scores` and `macro_f1` of naive Bayes over words, if `measured` has one;
-        - `untuned`: for tasks with several classes for a text, the scores with a threshold of one half.
+        - `untuned`: for tasks with several classes for a text, the scores with a threshold of one half;
+        - `thresholds`: for such tasks, the probability from which on each class was predicted.
     """
-    task, labels, examples, predictions, bag = measured
+    task, labels, examples, predictions, bag, tuned = measured
     expected: Sequence[str]
     if isinstance(task, ManyLabels):
         label, constant = task.strongest_constant(examples, predictions)
@@ -298,6 +301,7 @@ def compared_with_majority(measured: Measured) -> Compared:
         result["bag_of_words"] = _bag_of_words_scores(task, examples, bag)
     if isinstance(task, ManyLabels):
         result["untuned"] = task.score(examples, task.untuned(predictions))
+        result["thresholds"] = task.thresholds(labels, tuned)
     return result
 
 
@@ -566,7 +570,7 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
     -------
     list of str
     """
-    notes = [trivial_remark(report), bag_of_words_remark(report)]
+    notes = [trivial_remark(report), bag_of_words_remark(report), thresholds_remark(report)]
     for name, scores in report.get("baselines", {}).items():
         notes.append(f"{name}: {metrics_text(scores)}.")
     return [note for note in notes if note]
@@ -600,6 +604,27 @@ def trivial_remark(report: Mapping[str, Any]) -> str:
             return ""
         answer = repr(majority["label"])
     return f"Not better than always answering {answer}, as far as these examples show."
+
+
+def thresholds_remark(report: Mapping[str, Any]) -> str:
+    """Write from which probabilities on the classes were predicted, where several may apply.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`, or of `predict`.
+
+    Returns
+    -------
+    str
+        A sentence with at most CLASSES_IN_A_LINE classes, or "".
+    """
+    thresholds = report.get("thresholds", {})
+    names = list(thresholds)
+    parts = [f"{name!r} from {thresholds[name]:.3f}" for name in names[:CLASSES_IN_A_LINE]]
+    if rest := len(names) - len(parts):
+        parts.append(f"and {rest:,} more {'class' if rest == 1 else 'classes'}")
+    return f"Thresholds of the probabilities: {', '.join(parts)}." if parts else ""
 
 
 def bag_of_words_remark(report: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ own. A class is predicted if its probability reaches a threshold: the one with t
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -154,9 +154,9 @@ class ManyLabels(CustomTexts):
         examples: Examples,
         predictions: Predictions,
     ) -> tuple[str, Predictions]:
-        """Return the best score that the same answer to every text can reach, for comparison.
+        """Return the same answer to every text with the best macro F1 that one can have, for comparison.
 
-        Tried are the most frequent set of classes and, for every k, the k most frequent classes.
+        It is all the classes that an example has, the most frequent first: each adds its own F1 to the mean.
 
         Parameters
         ----------
@@ -173,28 +173,30 @@ class ManyLabels(CustomTexts):
             The same prediction for every example.
         """
         classes = list(predictions[0]["probabilities"])
-        class_sets = [self.names(example) for example in examples]
-        counts = Counter(chain.from_iterable(class_sets))
-        [(most_common_set, _)] = Counter(class_sets).most_common(1)
-        candidates = [list(most_common_set)]
-        by_frequency = sorted(classes, key=lambda name: -counts[name])
-        for k in range(1, len(by_frequency) + 1):
-            candidates.append(by_frequency[:k])
-
-        def answers(chosen: list[str]) -> list[dict[str, Any]]:
-            probabilities = {name: float(name in chosen) for name in classes}
-            answer = {"labels": chosen, "probabilities": probabilities}
-            return [answer] * len(examples)
-
-        def quality(chosen: list[str]) -> float:
-            scores = self.score(examples, answers(chosen))
-            return scores[self.metric]
-
-        chosen = max(candidates, key=quality)
-        best = answers(chosen)
+        counts = Counter(chain.from_iterable(map(self.names, examples)))
+        chosen = sorted((name for name in classes if counts[name]), key=lambda name: -counts[name])
+        probabilities = {name: float(name in chosen) for name in classes}
+        best = [{"labels": chosen, "probabilities": probabilities}] * len(examples)
         if len(chosen) == len(classes) > 1:
             return f"all {len(classes)} labels", best
         return shown(chosen), best
+
+    @staticmethod
+    def thresholds(labels: Labels, tuned: Mapping[str, float]) -> dict[str, float]:
+        """Return the probability from which on each class is predicted.
+
+        Parameters
+        ----------
+        labels : sequence of str
+            The classes.
+        tuned : dict
+            What `tune` chose; classes without a threshold have one half.
+
+        Returns
+        -------
+        dict of str to float
+        """
+        return {name: tuned.get(name, HALF) for name in labels}
 
     def untuned(self, predictions: Predictions) -> list[dict[str, Any]]:
         """Return the predictions that a threshold of one half would have made.

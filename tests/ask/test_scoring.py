@@ -262,7 +262,7 @@ def test_fill_mask_command_takes_targets_and_several_pieces(folder, capsys):
     found, _ = lines(capsys, *model, "--targets", "cat, unaffable")
     assert {line.split()[1] for line in found} == {"cat", "unaffable"} and "(log p -" in found[0]
     found, _ = lines(capsys, *model, "--pieces", "2", "--top", "3", "--json")
-    (guesses,) = json.loads(found[0])
+    (guesses,) = json.loads(found[0])["masks"]
     (expected,) = Bert.from_pretrained(folder).fill_mask("the [MASK] sat", 3, pieces=2)
     assert guesses == pytest.approx(dict(expected))
     line = ends_badly(capsys, 2, *map(str, model), "--targets", "cat,xyz")
@@ -270,21 +270,53 @@ def test_fill_mask_command_takes_targets_and_several_pieces(folder, capsys):
 
 
 def test_only_the_unanswerable_line_has_an_empty_answer(folder, tmp_path, capsys):
-    (tmp_path / "texts").write_text("a [MASK]\nno gap\nthe [MASK]\n")
+    (tmp_path / "texts").write_text("a [MASK]\nno gap\n \t\nthe [MASK]\n")
     found, err = lines(
         capsys, "fill-mask", "--model", folder, "--file", tmp_path / "texts", "--json", status=1
     )
-    assert [line == "null" for line in found] == [False, True, False]
-    assert "minibert: line 2: 'no gap' has no [MASK]" in err
-    (tmp_path / "texts").write_text("the cat sat\n\na dog\n")
+    answers = list(map(json.loads, found))
+    assert [answer and answer["text"] for answer in answers] == ["a [MASK]", None, None, "the [MASK]"]
+    assert err == "minibert: line 2: 'no gap' has no [MASK]; write [MASK] where a word is to be guessed.\n"
+    (tmp_path / "texts").write_text("the cat sat\n\u200b\na dog\n", encoding="utf-8")
     found, err = lines(capsys, "score-text", "--model", folder, "--file", tmp_path / "texts", status=1)
     assert [line.split("\t")[3:] for line in found] == [["the cat sat"], [], ["a dog"]]
-    assert "minibert: line 2: '' has no piece to score" in err
+    assert err.startswith("minibert: line 2: ") and err.count("\n") == 1 and "no piece to score" in err
+
+
+@pytest.mark.parametrize("command", ["fill-mask", "score-text"])
+def test_a_blank_line_has_an_empty_answer_and_no_message(folder, tmp_path, capsys, command):
+    (tmp_path / "texts").write_text("\nthe [MASK]\n \t\na [MASK]\n\n", encoding="utf-8")
+    words = (command, "--model", folder, "--file", tmp_path / "texts", "--json")
+    found, err = lines(capsys, *words)
+    assert [answer and answer["text"] for answer in map(json.loads, found)] == [
+        None, "the [MASK]", None, "a [MASK]", None,
+    ]  # fmt: skip
+    assert "line" not in err
+    (tmp_path / "blank").write_text("\n\n")
+    assert (
+        lines(capsys, command, "--model", folder, "--file", tmp_path / "blank", "--json")[0] == ["null"] * 2
+    )
+
+
+def test_answers_to_several_texts_stand_below_their_texts(folder, capsys):
+    found, _ = lines(capsys, "fill-mask", "--model", folder, "a [MASK]", "the [MASK]", "--top", "1")
+    assert [found[0], found[2], found[3]] == ["a [MASK]", "", "the [MASK]"] and len(found) == 5
+    found, _ = lines(capsys, "score-text", "--model", folder, "a", "Unaffable cats")
+    assert [found[0], found[3], found[4]] == ["a", "", "Unaffable cats"] and len(found) == 8
+    alone, _ = lines(capsys, "fill-mask", "--model", folder, "a [MASK]", "--top", "1")
+    assert len(alone) == 1 and alone[0].split()[0].endswith("%")
+
+
+def test_guesses_for_lines_stand_below_their_lines(folder, tmp_path, capsys):
+    (tmp_path / "texts").write_text("a [MASK]\n\nthe [MASK]\n")
+    words = ("fill-mask", "--model", folder, "--file", tmp_path / "texts", "--top", "1")
+    found, _ = lines(capsys, *words)
+    assert [line for line in found if "%" not in line] == ["a [MASK]", "", "", "", "the [MASK]"]
 
 
 def test_score_text_shows_words_and_sums(folder, model, tokenizer, capsys):
     total = next(score_texts(model, ["Unaffable cats"])).to_dict()["log_probability"]
-    found, _ = lines(capsys, "score-text", "--model", folder, "Unaffable cats", "a")
+    found, _ = lines(capsys, "score-text", "--model", folder, "Unaffable cats")
     assert [line.split()[1] for line in found[:2]] == ["Unaffable", "cats"] and "##able -" in found[0]
     assert float(found[2].split()[0]) == pytest.approx(total, abs=2e-3) and "in all: 5 pieces" in found[2]
     found, _ = lines(capsys, "score-text", "--model", folder, "Unaffable cats", "--json")

@@ -108,7 +108,7 @@ def test_without_a_model_fill_mask_asks_the_one_in_the_package_and_says_so(packe
     assert cli.main(["fill-mask", "the [MASK]", "--json", "--model", "english"]) == 0
     named = capsys.readouterr()
     assert named.out == unnamed.out and named.err == ""
-    assert len(json.loads(named.out)[0]) == 5
+    assert len(json.loads(named.out)["masks"][0]) == 5
     write_model(Path("english"), seed=1)  # which counts where it is named
     assert cli.main(["fill-mask", "the [MASK]", "--json"]) == 0
     assert capsys.readouterr() == unnamed

@@ -144,12 +144,17 @@ def test_a_name_of_the_hub_is_answered_with_how_to_fetch_it(name, tmp_path, monk
     assert os.listdir(tmp_path) == []
 
 
-def test_a_path_that_leads_nowhere_is_no_name_of_the_hub(tmp_path):
+def test_a_path_that_leads_nowhere_is_no_name_of_the_hub(tmp_path, monkeypatch):
+    (tmp_path / "a-file").touch()
+    monkeypatch.chdir(tmp_path)
+    advice = "; give the folder of a run"
+    nowhere = f"nowhere', and minibert downloads nothing{advice}"
     for use in (hub.load, Tokenizer.from_pretrained):
-        with pytest.raises(
-            InputError, match="nowhere', and minibert downloads nothing; give the folder of a"
-        ):
-            use(tmp_path / "nowhere")
+        for name in (tmp_path.parent / "nowhere", "a/b/nowhere"):
+            with pytest.raises(InputError, match=nowhere):
+                use(name)
+    with pytest.raises(InputError, match=f"'a-file' is a file{advice}"):
+        hub.load("a-file")
 
 
 def cached(cache, name, source, commit="a" * 40, reference="main"):

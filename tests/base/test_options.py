@@ -113,6 +113,17 @@ def test_a_value_that_means_nothing_is_refused_by_a_sentence(kind, name, value, 
     assert str(error.value).startswith(f"{name}={value!r} is not valid; give {wanted}")
 
 
+def test_what_one_engine_has_does_not_stay_where_a_run_goes_on_with_another(tmp_path):
+    several = {"devices": 4, "fsdp": True, "recompute": True}
+    stored = PretrainOptions(corpus="a.txt", size="tiny", steps=9, engine="jax", **several).resolved()
+    stored.save(tmp_path / "training.json")
+    for given, kept in (({}, several), ({"engine": "jax", "steps": 10}, several)):
+        assert PretrainOptions.resumed(tmp_path / "training.json", **given).extras == kept
+    for more in ({}, {"devices": 2}):
+        resumed = PretrainOptions.resumed(tmp_path / "training.json", engine="numpy", **more)
+        assert resumed.extras == {"devices": None, "fsdp": False, "recompute": False} | more
+
+
 def test_none_is_for_what_a_recipe_or_the_run_decides():
     assert PretrainOptions(warmup=None, accumulate=None).resolved().accumulate == 1
     assert TUNED(epochs=None).resolved().epochs == 3

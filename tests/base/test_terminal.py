@@ -12,7 +12,7 @@ from paths import PACKAGE
 from small_tasks import OTHERS, small_config
 
 from minibert import cli, hub
-from minibert.base.terminal import json_text, printable, printable_text
+from minibert.base.terminal import json_text, printable, printable_text, some_of
 from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 from minibert.training import runlog
@@ -178,7 +178,7 @@ def printed(capsys, *words):
 def test_pieces_of_a_vocabulary(model, capsys):
     text, as_json = printed(capsys, "fill-mask", "--model", model, "the film is [MASK]", "--top", "24")
     assert r"%  \x1b]0;x\x07" in text and len(text.splitlines()) == 24
-    assert {*HOSTILE} <= json.loads(as_json)[0].keys()
+    assert {*HOSTILE} <= json.loads(as_json)["masks"][0].keys()
 
 
 def test_classes_of_a_text(finetuned, capsys):
@@ -230,3 +230,9 @@ def test_texts_and_pieces_of_tokenize_vocab_and_data(model, capsys, tmp_path):
     assert cli.main(list(map(str, words))) == 0
     shown = capsys.readouterr().out
     assert not acts(shown) and re.search(r"\[SEP\]", shown)
+
+
+def test_of_many_names_the_first_are_listed_and_the_others_counted():
+    names = ["a", "b", "c", "d"]
+    said = ["a and 3 more", "a, b and 2 more", "a, b, c and 1 more", "a, b, c, d", "a, b, c, d"]
+    assert [some_of(names, most) for most in range(1, 6)] == said

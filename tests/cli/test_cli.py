@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,7 +159,8 @@ def test_texts_come_as_words_or_from_files_or_the_standard_input(run, tmp_path, 
         return capsys.readouterr().out
 
     expected = printed(*texts)
-    assert [len(json.loads(line)) for line in expected.splitlines()] == [1, 1]
+    answers = [json.loads(line) for line in expected.splitlines()]
+    assert [(answer["text"], len(answer["masks"])) for answer in answers] == [(text, 1) for text in texts]
     assert printed("--file", "one.txt", "--file", "two.txt") == expected
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
     assert printed("--file", "-") == expected
@@ -408,6 +410,7 @@ def test_pretrain_prints_its_report_and_leaves_a_run_folder(corpus, tmp_path, ca
     assert cli.main(["pretrain", str(corpus), "--out", str(out), "--steps", "2", *QUICK]) == 0
     text = capsys.readouterr().out
     assert "Held-out loss on [MASK] positions" in text
+    assert "measured at the end; in metrics.jsonl on the way, on at most 2,000 targets" in text
     assert str(out) in text
     files = {path.name for path in out.iterdir()}
     assert files >= {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json", "report.json"}
@@ -458,8 +461,21 @@ def test_evaluate_measures_another_text(run, corpus, capsys):
     assert (
         cli.main(["evaluate", "--model", str(run), str(corpus), "--targets", "50", "--seq-length", "12"]) == 0
     )
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert "unigram entropy of these targets" in out and "unigram entropy of the whole text" in out
+    first, second, *_ = out.splitlines()
+    assert first.split() == ["Measured", "on", str(corpus)]  # and not "held out", which it is not
+    assert second.startswith("Loss on [MASK] positions  ") and "eld-out" not in out
+    assert f"The model was trained on '{corpus}', so its loss there does not tell how it reads new" in err
+    assert "; leave out CORPUS to measure the documents that were held out." in err
+
+
+def test_evaluate_does_not_doubt_a_text_of_another_name(run, corpus, tmp_path, capsys):
+    other = shutil.copy(corpus, tmp_path / "other.txt")
+    words = ["--targets", "50", "--seq-length", "12", "--json", "--engine", "numpy"]
+    assert cli.main(["evaluate", "--model", str(run), str(other), *words]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["corpus"] == [str(other)] and printed.err == ""
 
 
 def test_fill_mask_prints_as_many_guesses_as_asked(run, capsys):

@@ -17,6 +17,7 @@ from paths import GOLDEN
 from minibert import cli, hub
 from minibert.core.config import BertConfig
 from minibert.finetuning.run import classify
+from minibert.hub import onnx
 from minibert.hub.tensorflow.bundle import Bundle
 from minibert.model.params import Head, initialise
 from minibert.tasks.stored import TaskFile
@@ -67,6 +68,8 @@ def test_a_left_to_right_classifier_is_not_handed_on_as_one_of_transformers(tmp_
         assert text["label"] in ("bad", "good")
     told = ends_badly(capsys, 2, *words_of(folder, tmp_path / "again", "--sentence-transformers", "cls"))
     assert "left to right [CLS] sees only itself" in told and not (tmp_path / "again").exists()
+    told = ends_badly(capsys, 2, *words_of(folder, tmp_path / "again", "--onnx"))
+    assert "reads its last token, LSTMs or windows, which transformers does not know" in told
 
 
 def test_a_pickle_becomes_safetensors(tmp_path, capsys):
@@ -276,6 +279,17 @@ def test_a_taken_destination_is_left_alone(model, tmp_path, capsys):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes"]
     error = ends_badly(capsys, 2, *words_of(model, model / "vocab.txt"))
     assert "exists and is not empty" in error
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [("onnxruntime", "onnxruntime"), ("onnx onnxruntime", "onnx"), ("onnx torch", "torch")],
+)
+def test_what_onnx_lacks_is_named_in_the_order_of_use(missing, named, model, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(onnx, "find_spec", lambda name: None if name in missing.split() else "there")
+    line = ends_badly(capsys, 2, *words_of(model, tmp_path / "out", "--onnx"))
+    assert f"ONNX needs {named}, which is not installed; pip install '.[onnx]' brings it" in line
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_destination_is_filled(model, tmp_path, capsys):

@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from paths import ROOT
 
 from minibert import cli
 from minibert.base.errors import InputError
+from minibert.cli import finetune, pretrain
 from minibert.cli.shared.flags import given_fields
 from minibert.cli.shared.parser import commands, parse_arguments
 from minibert.finetuning.options import FinetuneOptions
@@ -235,6 +237,16 @@ def test_an_empty_path_may_be_left_out_where_none_is_required(words, told, capsy
 def test_pages_of_models_take_those_after_a_flag_too():
     arguments = parse_arguments(["show", "a", "--out", "x.html", "b", "c"])
     assert arguments.models == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("command", "before"), [(pretrain, "--lr"), (finetune, "--optimizer")])
+def test_options_have_their_place_in_the_help_and_the_optimizer_s_the_last(command, before):
+    parser = argparse.ArgumentParser()
+    command.add(parser)
+    group = re.split(r"batches and optimizer:\n", parser.format_help())[1].partition("\n\n")[0]
+    flags = re.findall(r"^  (--[a-z0-9-]+)", group, re.MULTILINE)
+    last = "--warmup --weight-decay --clip-norm --beta1 --beta2 --adam-eps".split()
+    assert flags[flags.index(before) + 1 :] == last
 
 
 def test_there_are_few_enough_commands_to_find_one():

@@ -115,6 +115,12 @@ def test_tokenize_numbers_windows_by_the_line_they_are_of(vocab, capsys, monkeyp
     assert [one["tokens"][1:-1] for one in found] == [["a"], ["b", "c"], ["c", "d"], ["d", "e"]]
 
 
+def test_tokenize_gives_a_blank_line_of_pairs_no_pieces(vocab, capsys, monkeypatch):
+    typed(monkeypatch, "a\tb\n\n\u3000 \nb\ta\n".encode())
+    found = tokenized(capsys, "--vocab", vocab, "--ids", "--pair", "--bare").splitlines()
+    assert [len(line.split()) for line in found] == [2, 0, 0, 2]
+
+
 def test_tokenize_parts_windows_with_a_blank_line(vocab, capsys):
     text = tokenized(capsys, "--vocab", vocab, "--max-length", "3", "--stride", "0", "a b", "c")
     header, *sequences = text.split("\n[CLS]")

@@ -117,6 +117,13 @@ def test_draws_are_uniform_over_their_range():
     assert ((bins - expected) ** 2 / expected).sum() < 15 + SIGMAS * np.sqrt(2 * 15)
 
 
+def test_every_draw_of_the_range_has_its_share():
+    masks = [kept(SQUARE, rate=draw / dropout_bits.DRAWS, columns=256) for draw in range(1000, 1005)]
+    drawn = [int((before & ~after).sum()) for before, after in zip(masks, masks[1:], strict=False)]
+    expected = SQUARE.T * 256 / dropout_bits.DRAWS
+    assert all(abs(one - expected) < SIGMAS * np.sqrt(expected) for one in drawn)
+
+
 def correlation(a, b):
     """Pearson's, in units of its standard deviation 1/sqrt(n) for independent draws."""
     a, b = a.ravel().astype(float), b.ravel().astype(float)

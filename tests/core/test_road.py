@@ -101,9 +101,25 @@ def test_road_refuses_in_one_sentence(alone, arguments, sentence):
 def test_road_runs_in_this_process(alone, tmp_path, monkeypatch, capsys):
     words = ["core", alone / "text.txt", "--steps", 6, "--out", tmp_path / "m"]
     monkeypatch.setattr(sys, "argv", list(map(str, words)))
+    learn_from, measure = road.sequences, road.held_out_loss
+    used = {}
+
+    def sequences(documents, *more):
+        used.setdefault("learnt from", documents)  # and then those that are measured, too
+        return learn_from(documents, *more)
+
+    def held_out_loss(config, params, documents, *more):
+        used["measured"] = documents
+        return measure(config, params, documents, *more)
+
+    monkeypatch.setattr(road, "sequences", sequences)
+    monkeypatch.setattr(road, "held_out_loss", held_out_loss)
     road.main()
     assert "6 steps" in capsys.readouterr().out
-    assert minibert.load(tmp_path / "m").config.L == 2
+    config = minibert.load(tmp_path / "m").config
+    assert config.L == 2 and config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0
+    assert {name: len(documents) for name, documents in used.items()} == {"learnt from": 76, "measured": 4}
+    assert len({id(document) for documents in used.values() for document in documents}) == 80
 
 
 def test_every_gradient_of_the_core_is_within_its_bound(monkeypatch, capsys):

@@ -6,6 +6,7 @@ import json
 import linecache
 import time
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from numba.core.compiler_lock import global_compiler_lock
@@ -21,6 +22,7 @@ from minibert.cli import main
 from minibert.core.gradcheck.cases import Size
 from minibert.core.ops.attention import Attention
 from minibert.core.ops.updates import AdamRule
+from minibert.course import routes
 from minibert.course.showing import claim
 from minibert.engines.numba.ops import NumbaOps
 from minibert.model.ops import Ops
@@ -270,7 +272,7 @@ def test_a_plain_function_is_judged_by_another_route_a_law_or_the_complex_step(l
         ("(1.0, 'no', {'a': 1})", "has 'no' where 'yes'"),
         ("(2.0, 'yes', {'a': 1})", "off by"),
         ("(1.0, 'yes', {'b': 1})", "'b': a number"),
-        ("(1.0, 'yes', {'a': True})", "a truth value"),
+        ("(1.0, 'yes', {'a': True})", "{'a': a truth value}"),
     ],
 )
 def test_kinds_are_compared(lesson, answer, told):
@@ -462,6 +464,31 @@ def test_sealed_engine_trains_when_all_is_written(lesson):
     sealed, flat = lesson.sealed(), parameters.flat
     rule = AdamRule(lr=1e-3, step=1, clip=sealed.clip_factor(sealed.global_norm(grads.flat), 1.0))
     sealed.adamw(flat.copy(), grads.flat, 0 * flat, 0 * flat, parameters.decayed, rule)
+
+
+def test_any_seed_asks_at_two_sets_of_shapes():
+    for seed in (0, 1):
+        asked = judging.OnSheet().asked(linear_backward(RIGHT), {}, seed)
+        assert len({one.arguments["dy"].shape for one in asked}) == 2
+
+
+def test_a_gradient_of_one_of_several_arguments_is_asked_for():
+    def d_centred(dn, c, rstd, d_variance):
+        return dn * rstd + 2 * d_variance * c / len(c)
+
+    error, about = routes.ROUTES["d_centred"].judge(d_centred, {}, 0)
+    assert error < judging.BOUND and about == "5 fresh questions, by the complex step"
+
+
+def test_a_figure_is_shown_with_its_words_and_closed(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **more: shown.append((data, more)))
+    figure = plt.figure(figsize=(1, 1))
+    course.show(figure, "A square.")
+    [(data, more)] = shown
+    assert data["text/plain"] == more["metadata"]["image/png"]["alt"] == "A square."
+    assert data["image/png"].startswith(b"\x89PNG") and b"A square." in data["image/png"]
+    assert not plt.fignum_exists(figure.number)
 
 
 def test_a_claim_holds_only_beside_controls_that_fail():

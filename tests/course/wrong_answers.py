@@ -281,7 +281,7 @@ BLOCKS = [
         "self.tanh_backward(-dy, saved.tanh)",
         "have the wrong sign",
     ),
-    ("07.1", "pooler", 'params["bias"])', '0 * params["bias"])', "bias is 0"),
+    ("07.1", "pooler", 'params["bias"])', '0 * params["bias"])', "bias (is|were) 0"),
     ("07.2", "feed_forward_block", 'params["out_bias"])', '0 * params["out_bias"])', "out_bias (is|were) 0"),
     ("07.2", "feed_forward_block", 'params["in_bias"])', '2 * params["in_bias"])', "in_bias is 0"),
     ("07.2", "feed_forward_block", "x + out, params", "x - out, params", ""),
@@ -350,7 +350,7 @@ BLOCKS = [
         "segment is zero",
     ),
     ("02.3", "embedding_block", "word + position + segment", "word + position + 2 * segment", "segment is 0"),
-    ("02.3", "embedding_block", "word + position + segment", "position + segment", "word is 0"),
+    ("02.3", "embedding_block", "word + position + segment", "position + segment", "word (is|were) 0"),
 ]
 UPDATES = [
     (
@@ -360,7 +360,7 @@ UPDATES = [
         "params -= rule.lr * direction * 2",
         "m and v are right",
     ),
-    ("09.2", "adamw", "params -= rule.lr * direction", "params -= direction", "rule.lr is 1"),
+    ("09.2", "adamw", "params -= rule.lr * direction", "params -= direction", "rule.lr (is|were) 1"),
     (
         "09.2",
         "adamw",

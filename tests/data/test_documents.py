@@ -365,6 +365,8 @@ def test_many_repeated_lines_are_warned_of_with_an_example(tmp_path):
         "At least 11% of the text is repeated lines, one of them 202 times: 'line 00007'. "
         "Remove them: they teach nothing new."
     ]
+    assert told(tmp_path, ["line 00007"] * 1000) == []
+    assert told(tmp_path, ["line 00007"] * 1001) != []
 
 
 def test_the_share_of_repeated_lines_is_handed_on_however_small_it_is(tmp_path):

@@ -453,9 +453,10 @@ def test_sentences_that_nothing_tells_apart_are_refused(tmp_path):
 def test_tags_may_be_numbers_of_classes(tmp_path):
     path = write(tmp_path, '{"words": ["EU", "rejects"], "ner_tags": [3, 0]}\n', "a.jsonl")
     assert tables.read_tags(path, tags="ner_tags") == [TaggedSentence(("EU", "rejects"), ("3", "0"), 0)]
-    path = write(tmp_path, '{"words": [1, 2], "ner_tags": [3, 0]}\n', "a.jsonl")
-    with pytest.raises(InputError, match="the list 'words' holds something that is not a word"):
-        tables.read_tags(path, tags="ner_tags")
+    for words, tags, named in (("[1, 2]", "[3, 0]", "words"), ('["a", "b"]', '[3, "O"]', "ner_tags")):
+        path = write(tmp_path, f'{{"words": {words}, "ner_tags": {tags}}}\n', "a.jsonl")
+        with pytest.raises(InputError, match=f"the list '{named}' holds something that is not a word"):
+            tables.read_tags(path, tags="ner_tags")
 
 
 def test_a_list_written_as_text_is_named(tmp_path):

@@ -22,6 +22,17 @@ def test_unknown_engine_is_refused_with_the_ones_there_are():
         engines.create("cuda")
 
 
+def test_processes_join_by_what_they_are_given_if_jax_is_there(monkeypatch):
+    given = []
+    jax = SimpleNamespace(join=lambda *words: given.append(words))
+    monkeypatch.setattr(registry, "_jax_module", {"cluster": jax}.get)
+    registry.join("host:1234", 4, 3)
+    assert given == [("host:1234", 4, 3)]
+    monkeypatch.setattr(registry, "_jax_module", lambda name: exec("import no_such_module"))
+    with pytest.raises(InputError, match="engine='jax' is not installed"):
+        registry.join("host:1234")
+
+
 @pytest.mark.parametrize("name", ["auto", *EVERY])
 def test_every_engine_multiplies(name):
     x, weight, bias = np.eye(2, dtype="f4"), np.array([[1, 2], [3, 4]], "f4"), np.ones(2, "f4")

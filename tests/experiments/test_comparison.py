@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from small_tasks import small_options, write_sst2
 import minibert
 from minibert import cli
 from minibert.base.errors import InputError
-from minibert.experiments.comparison import LETTERS, compare
+from minibert.experiments.comparison import LETTERS, Compared, Comparison, compare
 from minibert.finetuning.run import finetune
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
@@ -274,6 +275,16 @@ def test_the_command_prints_a_table_within_eighty_columns_and_writes_the_page(tu
     assert "  seed: A 0, B 7" in lines
     rows = Page((tmp_path / "page.html").read_text("utf-8")).rows
     assert lines[head + 1].split() in rows
+
+
+def test_names_and_options_fill_eighty_columns_and_no_more():
+    lines = [{"step": 1}]
+    names = ["n" * length for length in (76, 77, 78, 200)]
+    options = [PretrainOptions(corpus=name) for name in names]
+    runs = [Compared(*one, lines, None) for one in zip("ABCD", map(Path, names), options, strict=True)]
+    shown = Comparison(runs, "step").text().splitlines()
+    assert shown[:4] == [f"A  {names[0]}", f"B  {names[1]}", *(f"{letter}  …{'n' * 76}" for letter in "CD")]
+    assert max(map(len, shown)) == 80
 
 
 def test_json_has_what_the_table_has(pretrained, capsys):

@@ -312,10 +312,23 @@ def test_work_is_that_of_the_examples_and_the_model_that_there_are(tmp_path, mon
         plan = Plan(tmp_path, SCALES["day"], model=str(model))
         [cell] = [one for one in plan.cells([TABLES["table1"]], [0]) if one.name == "bert/sentence/seed0"]
         work.append(cell.work)
+    settings = cell.settings().keys()
+    assert {"task", "learning_rates", "batch_size", "epochs", "seed", "max_length", "start"} <= settings
+    assert not {"data", "model", "engine", "threads", "keep"} & settings
     assert work[1] == pytest.approx(39.3 * work[0]) and work[2] == pytest.approx(2 * work[1])
     assert (runner._duration(119.4), runner._duration(150.0)) == ("119 seconds", "2 minutes")
     cells_of_nothing = [Cell(f"c{n}", "fine-tuning", dict, 1.0, dict) for n in range(60)]
     assert 60 <= Results(tmp_path / "none", []).estimate(cells_of_nothing) <= 300  # each takes its time
+
+
+def test_work_of_a_pre_training_is_that_of_its_steps_and_of_its_batches(tmp_path):
+    day = SCALES["day"]
+    work = []
+    for more in ({}, {"steps": 80_000}, {"batch_size": 128}, {"steps": 80_000, "batch_size": 128}):
+        plan = Plan(tmp_path, day._replace(pretraining=day.pretraining | more))
+        [cell, *_] = [one for one in plan.cells([TABLES["table5"]], [0]) if one.kind == "pre-training"]
+        work.append(cell.work)
+    assert np.array(work) / work[0] == pytest.approx([1, 2, 2, 4], rel=1e-3)
 
 
 @pytest.mark.thorough

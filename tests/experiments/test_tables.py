@@ -61,5 +61,14 @@ def test_the_page_on_experiments_says_what_the_scales_are():
         every = scale.tasks[""]
         if "train_examples" in every:
             assert finetuning.startswith(f"{every['train_examples']} examples")
+        if "dev_examples" in every:
+            assert f" and {every['dev_examples']} of dev" in finetuning
+        if "tokens" in pretraining:
+            longest = scale.pretraining["seq_length"].rpartition(",")[2].partition(":")[0]
+            assert pretraining.endswith(f"of {int(longest) * scale.pretraining['batch_size']} tokens")
+        if "Table 6" in model:
+            shapes = [shape.split("-")[:2] for shape in scale.shapes.values()]
+            [smallest, *_, largest] = [" × ".join(shape) for shape in shapes]
+            assert model.endswith(f"Table 6 from {smallest} to {largest}")
         if "epochs" in finetuning:
             assert f"{every['epochs']:g} epochs" in finetuning

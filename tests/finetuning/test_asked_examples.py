@@ -2,15 +2,18 @@
 
 import json
 import shutil
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import pytest
 from small_tasks import reviews, write_model, write_table
 
+from minibert import cli
 from minibert.base.errors import InputError
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
+from minibert.data.tables import read_texts
 from minibert.finetuning.examples import asked_examples, read_examples
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import evaluate, finetune, predict, predicted_text
@@ -142,13 +145,66 @@ def test_a_table_without_labels_is_predicted_with_its_texts(of_a_file, tmp_path,
 def test_a_missing_column_of_texts_is_no_table_without_labels(of_a_file, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text("review\na film\n")
-    advice = "its header is review; rename that of the text to 'text'"
-    with pytest.raises(InputError, match=rf"has no column 'text', {advice}\.$"):
+    advice = "its header is review; name the column of the text, such as columns={'text': 'NAME'}, or"
+    with pytest.raises(InputError, match=f"has no column 'text', {advice}"):
         predict([of_a_file], other, "dev", tmp_path / "out", engine="numpy")
     other.write_text("text\na film\n")
-    advice = "its header is text; rename that of the label to 'label'"
-    with pytest.raises(InputError, match=rf"has no column 'label', {advice}\.$"):
+    advice = "its header is text; name the column of the label, such as columns={'label': 'NAME'}, or"
+    with pytest.raises(InputError, match=f"has no column 'label', {advice}"):
         evaluate([of_a_file], other, "dev", engine="numpy")
+
+
+def test_other_columns_than_those_of_the_training_are_named(of_a_file, tmp_path, capsys):
+    usual, other = tmp_path / "usual.csv", tmp_path / "other.csv"
+    rows = "".join(f"{text},{label}\n" for text, label in zip(TEXTS * 2, (1, 0, 0, 1), strict=True))
+    usual.write_text(f"text,label\n{rows}")
+    other.write_text(f"review,stars\n{rows}")
+    columns = {"text": "review", "label": "stars"}
+    expected = evaluate(of_a_file, usual, engine="numpy")
+    assert evaluate(of_a_file, other, columns=columns, engine="numpy") == expected
+    predict(of_a_file, usual, "dev", tmp_path / "a", engine="numpy")
+    report = predict(of_a_file, other, "dev", tmp_path / "b", columns={"text": "review"}, engine="numpy")
+    assert report["scores"] is None  # without the column of labels
+    names = ("dev_predictions.tsv", "classify-dev.jsonl")
+    assert all((tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text() for name in names)
+    words = ["--column", "text=review", "--column", "label=stars", "--engine", "numpy", "--json"]
+    assert cli.main(["evaluate", "--model", str(of_a_file), "--data", str(other), *words]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == expected["scores"]
+    words += ["--out", str(tmp_path / "c")]
+    assert cli.main(["predict", "--model", str(of_a_file), "--data", str(other), *words]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == expected["scores"]
+
+
+def test_evaluation_reads_a_table_no_more_often_than_it_must(of_a_file, table, tmp_path, monkeypatch):
+    other = write_table(tmp_path / "other.tsv", ("text", "label"), reviews(10, 5))
+    count = Counter()
+
+    def counted(path, *columns, **more):
+        count[Path(path)] += 1
+        return read_texts(path, *columns, **more)
+
+    monkeypatch.setattr("minibert.data.tables.read_texts", counted)
+    evaluate(of_a_file, other, engine="numpy")
+    # To see whether they are the same; then the one to measure, and the other for the bag of words.
+    assert count == {other: 2, table: 2}
+
+
+@pytest.mark.parametrize(
+    ("columns", "data", "message"),
+    [
+        ({"text": "review"}, None, "`columns` is for another table; name that with `data`, or leave it out"),
+        ({"second": "text"}, "train.csv", "for single texts; leave out second=text of `columns`"),
+        (
+            {"title": "text"},
+            "train.csv",
+            "'title' in `columns` is not a column of classify; choose from text",
+        ),
+    ],
+)
+def test_columns_that_cannot_be_read_are_refused(of_a_file, table, columns, data, message):
+    data = data and table
+    with pytest.raises(InputError, match=message):
+        evaluate(of_a_file, data, columns=columns, engine="numpy")
 
 
 def test_predictions_are_not_written_over_nor_into_a_run_nor_into_a_file(of_a_file, table, tmp_path):

@@ -1,5 +1,6 @@
 """Rare classes, several labels for a text and LSTMs below the output layer: whole runs of them."""
 
+import html
 import json
 from collections import Counter
 from dataclasses import replace
@@ -15,9 +16,10 @@ from minibert.data.glue import TextExample
 from minibert.finetuning import balance, splitting
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.run import classify, evaluate, finetune, predict
+from minibert.finetuning.run import classify, evaluate, finetune, predict, predicted_text
 from minibert.model.batch import TaskBatch
 from minibert.model.params import Head
+from minibert.reports.results import measured_text, report_text
 from minibert.tasks import batches, registry
 
 
@@ -68,8 +70,19 @@ def test_a_model_of_several_labels_is_measured_and_asked_by_its_thresholds(sever
     assert one["labels"] == [name for name, p in one["probabilities"].items() if p >= tuned[name]]
     words = ["classify", "--model", str(several), "--engine", "numpy", "a charming film"]
     assert cli.main(words) == 0
-    starred = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.endswith(" *")]
-    assert sorted(starred) == one["labels"]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert sorted(line[1] for line in lines if "*" in line) == one["labels"]
+    assert {line[1]: " ".join(line[-2:]) for line in lines} == {
+        name: f"(from {100 * threshold:.2f}%)" for name, threshold in tuned.items()
+    }
+    assert report["thresholds"] == report_in(several)["thresholds"] == tuned
+    (tmp_path / "texts.csv").write_text("text\na charming film\n")
+    predicted = predict(several, tmp_path / "texts.csv", "dev", tmp_path / "out", engine="numpy")
+    told = ", ".join(f"{name!r} from {threshold:.3f}" for name, threshold in tuned.items())
+    for text in (report_text(report_in(several)), measured_text(report), predicted_text(predicted)):
+        assert f"  Thresholds of the probabilities: {told}.\n" in text
+    page = html.unescape((several / "report.html").read_text())
+    assert f"Thresholds of the probabilities: {told}." in page
     (tmp_path / "lines.txt").write_text("a charming film\n")
     assert cli.main([*words[:-1], "--file", str(tmp_path / "lines.txt")]) == 0
     assert capsys.readouterr().out == "|".join(one["labels"]) + "\n"
@@ -123,6 +136,12 @@ def test_balanced_weights_are_the_inverse_of_how_often_a_class_comes():
     found = balance.class_weights(options(class_weights="b=2.5"), task, examples, ("a", "b"))
     assert found.tolist() == [1, 2.5]
     assert balance.class_weights(options(), task, examples, ("a", "b")) is None
+
+
+def test_the_first_weight_of_no_class_is_named_beside_the_classes():
+    task, examples = registry.create("classify"), labelled("a", "b")
+    with pytest.raises(InputError, match="names 'c', which is not a class .*; the classes are a, b"):
+        balance.class_weights(options(class_weights="b=2,c=3,d=4"), task, examples, ("a", "b"))
 
 
 @pytest.mark.parametrize("weights", ["a=0", "a=-1", "a=nan", "a=inf", "a", "a=b", "=2", "", "even"])

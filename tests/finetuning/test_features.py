@@ -202,7 +202,7 @@ def test_an_array_has_a_row_for_each_text(model, tokenizer, tmp_path):
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, vectors_of(model, TEXTS))
     n_tokens = sum(len(tokenizer(text)) for text in TEXTS)
-    assert report == {"texts": 8, "tokens": n_tokens, "width": 32, "cut": 0}
+    assert report == {"texts": 8, "blank": 0, "tokens": n_tokens, "width": 32, "cut": 0}
     assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
 
 
@@ -310,9 +310,26 @@ def test_command_writes_vectors_of_the_lines_of_a_file(folder, model, tokenizer,
     words += ["--layers", "-1,-2", "--pool", "cls", "--engine", "numpy"]
     assert cli.main([*map(str, words)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("8 lines, ")
+    assert said.startswith("8 lines (1 of them blank), ")
     assert "64 numbers in a vector" in said
-    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), vectors_of(model, TEXTS, "-1,-2", "cls"))
+    found, expected = np.load(tmp_path / "v.npy"), vectors_of(model, TEXTS, "-1,-2", "cls")
+    assert np.isnan(found[1]).all()
+    np.testing.assert_array_equal(np.delete(found, 1, axis=0), np.delete(expected, 1, axis=0))
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_a_blank_line_keeps_its_place_without_a_vector(folder, tmp_path, pair):
+    line = "rome\twho ?" if pair else "rome"
+    (tmp_path / "t.txt").write_text(f"\n{line}\n \n{line}\n\t\n", "utf-8")
+    words = ["features", "--model", str(folder), "--file", str(tmp_path / "t.txt"), "--quiet"]
+    words += ["--pair"] * pair
+    assert cli.main([*words, "--out", str(tmp_path / "v.jsonl")]) == 0
+    rows = [json.loads(row)["vector"] for row in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert [row is None for row in rows] == [True, False, True, False, True] and rows[1] == rows[3]
+    assert cli.main([*words, "--out", str(tmp_path / "v.npy"), "--pool", "none"]) == 0
+    borders = np.load(borders_file(tmp_path / "v.npy"))
+    assert (np.diff(borders) > 0).tolist() == [False, True, False, True, False]
+    assert len(np.load(tmp_path / "v.npy")) == borders[-1]
 
 
 def test_command_reads_the_standard_input(folder, tmp_path, capsys, monkeypatch):

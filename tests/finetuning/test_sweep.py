@@ -124,7 +124,9 @@ def test_a_finished_sweep_is_not_run_again(swept, model, sst2, monkeypatch):
     assert finetune(options, out, resume=True, show=False) == report
 
 
-def test_a_sweep_that_was_moved_says_where_it_is_now(swept, tmp_path):
+def test_a_sweep_that_was_moved_says_where_it_is_now(swept, tmp_path, monkeypatch):
+    examined = []
+    monkeypatch.setattr(running, "examine", lambda record: examined.append(record) or [])
     out = shutil.copytree(swept[0], tmp_path / "moved")
     options = FinetuneOptions.load(out / "finetune.json")
     for whole in (True, False):  # as it is, and with its runs alone
@@ -133,6 +135,8 @@ def test_a_sweep_that_was_moved_says_where_it_is_now(swept, tmp_path):
         assert all(Path(one["folder"]).parent == out for one in report["runs"])
         if whole:
             (out / "report.json").unlink()
+    [best] = examined  # for the page that was written anew
+    assert best.folder.parent == out and best.options.learning_rates == (5e-3,)
 
 
 def test_a_run_that_diverges_does_not_end_the_sweep(model, sst2, tmp_path, monkeypatch, capsys):
@@ -346,6 +350,12 @@ def test_a_model_of_pairs_reads_both_texts_of_a_table(model, rte, tmp_path):
         ([("  ", None)], "A text is empty"),
         ([("the film", "")], "A text is empty"),
         ([("the film", "it was warm")], "was fine-tuned for single texts; leave the second one out"),
+        (
+            ("the film", "it was warm"),
+            r"may be a pair or two texts; give \[\(first, second\)\] for the pair, or",
+        ),
+        (["the film", ("a", "b", "c")], r"texts.1.=.* is neither a text nor a pair; give strings"),
+        ([7], r"texts.0.=7 is neither a text nor a pair; give strings"),
     ],
 )
 def test_classify_says_what_it_was_given_wrongly(run, texts, message):

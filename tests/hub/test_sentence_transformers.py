@@ -3,12 +3,13 @@
 import json
 from reprlib import repr as short
 
+import numpy as np
 import pytest
 
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
 from minibert.hub import save_hf
-from minibert.hub.sentence_transformers import module_files, read_modules, write_modules
+from minibert.hub.sentence_transformers import Normalize, module_files, read_modules, write_modules
 from minibert.model.params import initialise
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
@@ -62,6 +63,11 @@ def test_a_module_outside_of_the_folder_is_refused(folder, path):
         read_modules(folder, CONFIG)
     with pytest.raises(InputError, match="is not one of its own"):
         module_files(folder)
+
+
+def test_vectors_are_divided_by_their_length_and_zero_stays_zero():
+    with np.errstate(all="raise"):
+        assert Normalize()(np.array([[3.0, -4.0], [0.0, 0.0]])).tolist() == [[0.6, -0.8], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize("length", [float("nan"), 1, "8", None])

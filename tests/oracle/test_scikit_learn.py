@@ -1,5 +1,7 @@
 """Estimators among those of scikit-learn: its own checks, searches and pipelines, and tables of pandas."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,9 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 from sklearn.utils import check_array
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.parallel import Parallel, delayed
 from small_tasks import WORDS, reviews, write_model
 
 import minibert
+from minibert.base.errors import InputWarning, warn
 from minibert.data.glue import TextExample
 from minibert.tasks.bag_of_words import BagOfWords, NaiveBayes
 
@@ -173,3 +177,20 @@ def test_the_bag_of_words_of_several_labels_is_scikit_learns():
     chances = theirs.predict_proba(counter.transform(texts[100:]))
     np.testing.assert_allclose([list(one["probabilities"].values()) for one in ours], chances, rtol=1e-9)
     assert [tuple(one["labels"]) for one in ours] == coded.inverse_transform(chances >= 0.5)
+
+
+def test_a_warning_of_every_fold_is_shown_once_and_different_ones_are_all_shown():
+    fits = {"__name__": "minibert.fits", "warn": warn}
+    exec("def fit(text):\n    warn(text)", fits)
+
+    def shown(texts, action="default"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(action)
+            Parallel()(delayed(fits["fit"])(text) for text in texts)  # it resets the filters for each
+        assert {one.filename for one in caught} == {__file__}  # and not scikit-learn's
+        return [str(one.message) for one in caught]
+
+    assert shown(["few", "few", "cut", "few", "cut"]) == ["few", "cut"]
+    assert shown(["other"] * 2, "always") == ["other"] * 2
+    with pytest.raises(InputWarning, match="few"):
+        shown(["few"], "error")

@@ -116,7 +116,10 @@ def test_pipeline_s_answers_are_the_command_s(save, capsys):
     assert ours["label"] == found[0]["label"]
     for one in found:
         assert ours["probabilities"][one["label"]] == pytest.approx(one["score"], abs=1e-5)
-    assert cli.main(["classify", "--model", str(folder), *PAIRS[0], "--json"]) == 0
+    classify = ["classify", "--model", str(folder), *PAIRS[0], "--json"]
+    assert cli.main(classify) == 2
+    assert "does not say whether it reads single texts or pairs; give --pair if" in capsys.readouterr().err
+    assert cli.main([*classify, "--pair"]) == 0
     found = theirs([{"text": PAIRS[0][0], "text_pair": PAIRS[0][1]}])[0][0]
     ours = json.loads(capsys.readouterr().out)
     assert ours["probabilities"][found["label"]] == pytest.approx(found["score"], abs=1e-5)

@@ -132,6 +132,14 @@ def test_zero_evaluations_leave_all_minutes_to_training(corpus, tmp_path, monkey
     assert said[-1].endswith("fit into 1 minute.")
 
 
+def test_a_rehearsal_says_nothing_of_compiling_where_nothing_is(corpus, tmp_path):
+    options = small_options(corpus).resolved()
+    task = Pretraining(options, prepare_text(options, tmp_path, show=False), create("numpy"))
+    said = []
+    assert budget.seconds_per_step(task, task.start(), 8, 0.0, said.append) > 0
+    assert said == []
+
+
 def test_zero_evaluations_keep_the_bits_of_training(corpus, tmp_path):
     for evaluations in (0, 3):
         pretrain(small_options(corpus, evaluations=evaluations), tmp_path / f"{evaluations}", show=False)

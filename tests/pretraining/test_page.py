@@ -74,6 +74,7 @@ def test_it_has_the_figures_of_the_report(finished):
     [speed] = [float(row[1].replace(",", "")) for row in found.rows if row[0] == "tokens a second"]
     last = [line for line in read_metrics(out) if "tokens" in line][-1]
     assert speed == pytest.approx(last["tokens"] / last["seconds"], rel=0.01)
+    assert len(report["examples"]) == 3
     example = report["examples"][0]
     [row] = [row for row in found.rows if row[0] == example["text"]]
     said = ", ".join(f"{piece} {100 * share:.0f}%" for piece, share in example["guesses"])

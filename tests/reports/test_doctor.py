@@ -311,3 +311,12 @@ def test_a_good_metric_without_evaluations_in_the_log_is_not_learnt_by_heart(run
     read = read_run(runs(MAKERS["shuffled_labels"]))
     lines = [line for line in read.lines if "dev_accuracy" not in line]
     assert by_heart(read, lines, scores={"accuracy": 0.9}, interval=[0.85, 0.95]) is None
+
+
+def test_without_a_report_a_new_model_begins_with_the_unigram_entropy(tmp_path):
+    lines = [{"loss": 9.0, "mlm_loss": loss, "learning_rate": 0.0, "gradient_norm": 1.0} for loss in range(9)]
+    known = {"held_out": {"text_unigram": 6.5}}
+    own = [{"unigram_bias": True}, {"unigram_bias": False}, {"model": "a-model"}]
+    for report, expected in (({}, [2.0, None, None]), (known, [6.5, 6.5, 6.5])):
+        runs = [Record(tmp_path, PretrainOptions(**more), lines, report) for more in own]
+        assert [run.unigram for run in runs] == expected

@@ -3,7 +3,8 @@
 Those in C and C++ are found by tokens (`native_faults`); these are the rules for Python. The operators are
 those of the course, which spoil solutions of exercises, and a few for calls and branches. Words are no
 fault: strings that are shown, docstrings and annotations stay as they are; a number or a condition within a
-message does not. What is never run, because only type checkers read it, is left out.
+message does not. What is never run, because only type checkers read it, is left out; so are `strict=True` and
+`frozen=True`, which assert what is always so.
 """
 
 import ast
@@ -42,6 +43,7 @@ class Fault(NamedTuple):
     after: str
     source: str  # the whole file with the fault
     isa: str = ""  # the instruction set that kernels with the fault are compiled for
+    text: str = ""  # of the whole line before, in Python
 
     @property
     def path(self) -> Path:
@@ -51,7 +53,8 @@ class Fault(NamedTuple):
     @property
     def entry(self) -> str:
         """Return how it is named in the list of equivalent mutants, wherever its line is."""
-        return f"{self.file}: `{self.before} -> {self.after}`"
+        line = f" in `{self.text}`" if self.text not in ("", self.before) else ""
+        return " ".join(f"{self.file}: `{self.before} -> {self.after}`{line}".split())
 
     @property
     def room(self) -> str:
@@ -113,16 +116,20 @@ def places(file: str, source: str) -> Iterator[Place]:
             if name in ("annotation", "returns", "format_spec", "type"):  # the last: types that are caught
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST) and not _is_for_checkers(child):
+                if isinstance(child, ast.AST) and not _has_no_fault(child):
                     yield from look(child, whole or (node if isinstance(node, ast.JoinedStr) else None))
 
     yield from look(ast.parse(source), None)
 
 
-def _is_for_checkers(node: ast.AST) -> bool:
-    """Tell whether this is never run."""
+def _has_no_fault(node: ast.AST) -> bool:
+    """Tell whether this only states something, to type checkers or whoever reads it."""
     if isinstance(node, ast.FunctionDef):
         return "overload" in [ast.unparse(one) for one in node.decorator_list]
+    if isinstance(node, ast.AnnAssign):
+        return ast.unparse(node.annotation) == "TypeAlias"
+    if isinstance(node, ast.keyword):
+        return node.arg in ("strict", "frozen")
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
@@ -147,7 +154,8 @@ def planted(file: str, source: str, place: Place, new: Any) -> Fault | None:
             return None
     except SyntaxError:
         return None
-    return Fault(file, node.lineno, operator(node, new), ast.unparse(target), after, changed)
+    line = source.splitlines()[node.lineno - 1].strip()
+    return Fault(file, node.lineno, operator(node, new), ast.unparse(target), after, changed, text=line)
 
 
 def faults(count: int, seed: int) -> Iterator[Fault]:
@@ -208,7 +216,7 @@ def drawn(
     lines change, and a larger count goes on with it.
     """
     draws = {key: random.Random(f"{seed} {key}") for key in keys}
-    equivalent, found = EQUIVALENT.read_text("utf-8"), 0
+    equivalent, found = " ".join(EQUIVALENT.read_text("utf-8").split()), 0
     for key in sorted(draws, key=lambda key: draws[key].random()):
         ways = list(possible(key, draws[key]))
         draws[key].shuffle(ways)

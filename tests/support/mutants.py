@@ -4,14 +4,16 @@
     python tests/support/mutants.py --count 400 --rooms api,tasks     those of 400 that lie in these rooms
     python tests/support/mutants.py --count 100 --native              lines of the C core and of the kernels
     python tests/support/mutants.py --count 100 --summary             what has been counted so far
+    python tests/support/mutants.py --count 100 --again --thorough    those that survived, with more tests
 
 The seed chooses the lines and their faults (`line_faults`). They are planted in a copy of the working tree.
-A mutant meets first the few files of tests that import its module most directly, then the others of its
-room's folder and those about all rooms, in a process of its own that ends with the first failure. One that
-takes more than the limit of processor time counts as noticed, too. Each is written to a file of JSON lines
-as soon as it is known, and the same command goes on there. At last, every test that has noticed a fault is
-run without one, where it has to pass. Mutants that change nothing are named, each with the reason, in
-tests/equivalent_mutants.md, and not counted.
+A mutant meets first the few files of tests that name its function, or one that calls it, and those that
+import its module most directly; then the others of its room's folder and those about all rooms. Each file
+runs in a process of its own, and the first failure ends it. One that takes more than the limit of processor
+time counts as noticed, too. Each mutant is written to a file of JSON lines as soon as it is known, and the
+same command goes on there; `since` marks what survived before and is noticed now. At last, every test that
+has noticed a fault is run without one, where it has to pass. Mutants that change nothing are named, each
+with the reason, in tests/equivalent_mutants.md, and not counted.
 
 A fault in C or C++ meets the native tests (`native_tests`). One in a kernel is compiled for one of the
 instruction sets that this machine runs, which the seed chooses, and meets the test of its file, then all.
@@ -24,6 +26,7 @@ import ast
 import importlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -32,7 +35,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
@@ -44,13 +47,14 @@ from line_faults import Fault, faults, faults_in_c
 from paths import ROOT, TESTS
 
 OF_ALL_ROOMS = ("tests/test_defaults.py", "tests/test_examples.py", "tests/misuse/test_misuse.py")
-NEAREST = 2  # how many files of tests a mutant meets first
-SECONDS = 300  # of processor time, at most, for all tests of a mutant
+NEAREST = 2  # how many files of tests a mutant meets first by names in them, and how many by imports
+SECONDS = 300  # of processor time, at most, for a file of tests
 PATIENCE = 20  # how many times longer a process may take by the clock, on a busy machine
 PRELOADED = ("numpy", "hypothesis", "pytest", "pytest_timeout", "numba", "jinja2")
 LEFT_OUT = (".*_cache", ".git", ".venv", ".hypothesis", "_build", "build", "runs")
 PLUGINS = ("pytest_timeout", "_hypothesis_pytestplugin")
-QUICK = ("-m", "not slow and not thorough", "--hypothesis-profile", "quick", "--hypothesis-seed", "0")
+QUICK, THOROUGH = "not slow and not thorough", "not slow"  # which tests a mutant meets
+FEW_EXAMPLES = ("--hypothesis-profile", "quick", "--hypothesis-seed", "0")
 IMPORTED_FROM = (TESTS / "support", TESTS / "misuse", ROOT / "benchmarks")
 OF_THE_WORKING_TREE = {
     "minibert",
@@ -83,8 +87,56 @@ def imported(test: Path) -> frozenset[str]:
     return frozenset(name for name in found if name.startswith("minibert"))
 
 
-def tests_of(file: str) -> list[str]:
-    """Return the files of tests for a module: those that import it most directly, its room's, all rooms'."""
+@cache
+def words_of(test: Path) -> frozenset[str]:
+    """Return the words of a file of tests."""
+    return frozenset(re.findall(r"\w+", test.read_text("utf-8")))
+
+
+def names_around(source: str, line: int) -> set[str]:
+    """Return the names by which tests may mean a line: of its definition, and of those that use that one.
+
+    A definition is a function, a class, or what stands at the top of the module. Of methods that Python
+    calls, such as `__init__`, it is the class's name.
+    """
+    words: dict[str, set[str]] = {}
+    own = set()
+
+    def look(node: ast.AST, owner: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = owner
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                name = owner if child.name.startswith("__") else child.name
+            elif not owner and isinstance(child, ast.Assign) and isinstance(child.targets[0], ast.Name):
+                name = child.targets[0].id
+            if getattr(child, "lineno", line + 1) <= line <= child.end_lineno:  # type: ignore[attr-defined]
+                own.add(name)
+            if isinstance(child, ast.Name | ast.Attribute):
+                words.setdefault(owner, set()).add(getattr(child, "id", getattr(child, "attr", "")))
+            look(child, name)
+
+    look(ast.parse(source), "")
+    names = own - {""}
+    while found := {name for name, used in words.items() if name and used & names} - names:
+        names |= found
+    return names
+
+
+def by_names(tests: Sequence[Path], names: Iterable[str]) -> list[Path]:
+    """Return the files of tests that have names, first those that have the rarest."""
+    weights = dict.fromkeys(tests, 0.0)
+    for name in sorted(names):
+        having = [test for test in tests if name in words_of(test)]
+        for test in having:
+            weights[test] += 1 / len(having) ** 2
+    return sorted((test for test in tests if weights[test]), key=lambda test: (-weights[test], str(test)))
+
+
+def tests_of(file: str, names: Iterable[str] = ()) -> tuple[list[str], list[str]]:
+    """Return the files of tests for a module: the nearest; and the others of its room, and of all rooms.
+
+    Nearest are those that have `names` in them, and those that import the module most directly.
+    """
     path = Path(file)
     module = ".".join(("minibert", *path.with_suffix("").parts)).removesuffix(".__init__")
     every = [one for one in TESTS.rglob("test_*.py") if "oracle" not in one.parts]
@@ -102,8 +154,16 @@ def tests_of(file: str) -> list[str]:
 
     near = [one for one in every if module in imported(one) or is_named_so(one)]
     rest = [one for folder in mirrored for one in sorted(every, key=distance) if folder in one.parents]
-    ordered = [str(one.relative_to(ROOT)) for one in (*sorted(near, key=distance)[:NEAREST], *rest)]
-    return list(dict.fromkeys([*ordered, *OF_ALL_ROOMS]))
+
+    def shares_a_word(test: Path) -> bool:
+        return not {*test.stem.split("_")}.isdisjoint(path.stem.split("_"))
+
+    near = sorted(near, key=distance) or sorted(rest, key=lambda one: not shares_a_word(one))
+    named = by_names(list(dict.fromkeys([*near, *rest])), names) or by_names(every, names)
+    nearest = [*near[:1], *named[:NEAREST], *near[1:NEAREST]]
+    first = dict.fromkeys(str(one.relative_to(ROOT)) for one in nearest)
+    others = dict.fromkeys(str(one.relative_to(ROOT)) for one in (*near[NEAREST:], *rest))
+    return list(first), [one for one in dict.fromkeys([*others, *OF_ALL_ROOMS]) if one not in first]
 
 
 class Verdict(NamedTuple):
@@ -131,9 +191,18 @@ class _First:
 
 
 def run(tree: Path, tests: Sequence[str]) -> Verdict:
+    """Run files of tests on a copy of the tree, each in a process of its own, until one fails."""
+    seconds = 0.0
+    for test in tests:
+        verdict = _run(tree, [test])
+        seconds += verdict.seconds
+        if verdict.outcome != "survived":
+            return verdict._replace(seconds=round(seconds, 1))
+    return Verdict("survived", "", round(seconds, 1))
+
+
+def _run(tree: Path, tests: Sequence[str]) -> Verdict:
     """Run tests on a copy of the tree, in a process of its own."""
-    if not tests:
-        return Verdict("survived", "", 0.0)
     place = tree.parent / "first"
     place.unlink(missing_ok=True)
     child = os.fork()
@@ -170,17 +239,19 @@ def _test(tree: Path, tests: Sequence[str], place: Path) -> None:
         words = ["-q", "-x", "--tb=no", "-p", "no:cacheprovider", f"--basetemp={tree.parent / 'temporary'}"]
         words += [word for plugin in PLUGINS for word in ("-p", plugin)]
         pytest = importlib.import_module("pytest")
-        os._exit(int(pytest.main([*words, *QUICK, *tests], plugins=[_First(place)])))
+        os._exit(int(pytest.main([*words, "-m", _marks, *FEW_EXAMPLES, *tests], plugins=[_First(place)])))
     finally:
         os._exit(1)
 
 
 _tree: Path  # of this process: a copy of the working tree
+_marks = QUICK
 
 
-def _begin(folder: str) -> None:
+def _begin(folder: str, marks: str = QUICK) -> None:
     """Copy the working tree for one process, which loads what every test does."""
-    global _tree
+    global _tree, _marks
+    _marks = marks
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     _tree = Path(folder) / str(os.getpid()) / "tree"
     shutil.copytree(ROOT, _tree, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
@@ -231,7 +302,7 @@ def native_tests_of(fault: Fault, stage: str) -> list[str]:
 
 
 def _pass(tests: Sequence[str]) -> Verdict:
-    return run(_tree, tests)
+    return _run(_tree, tests)
 
 
 # The count
@@ -280,7 +351,9 @@ def main() -> int:
         "--out", type=Path, metavar="FILE", help="where lines are added: build/mutants-S.jsonl"
     )
     parser.add_argument("--native", action="store_true", help="lines of C and C++ instead of Python")
-    parser.add_argument("--nearest", action="store_true", help=f"only the {NEAREST} nearest files of tests")
+    parser.add_argument("--nearest", action="store_true", help="only the nearest files of tests")
+    parser.add_argument("--thorough", action="store_true", help="the thorough tests of each file, too")
+    parser.add_argument("--again", action="store_true", help="let those meet tests again that survived")
     parser.add_argument("--summary", action="store_true", help="plant nothing")
     asked = parser.parse_args()
     name = f"{'native-' if asked.native else ''}mutants-{asked.seed}.jsonl"
@@ -292,10 +365,11 @@ def main() -> int:
     clean = True
     with tempfile.TemporaryDirectory() as folder:
         if not asked.summary:
-            with get_context("fork").Pool(asked.jobs, _begin, (folder,)) as pool:
-                _meet(pool, sample, out, slice(0, NEAREST), "nearest")
+            marks = THOROUGH if asked.thorough else QUICK
+            with get_context("fork").Pool(asked.jobs, _begin, (folder, marks)) as pool:
+                _meet(pool, sample, out, "nearest", asked.again)
                 if not asked.nearest:
-                    _meet(pool, sample, out, slice(NEAREST, None), "room")
+                    _meet(pool, sample, out, "room", asked.again)
                 clean = _pass_without_a_fault(pool, sample, out)
     known = judged(out)
     lines = [known[key(fault)] for fault in sample if key(fault) in known]
@@ -315,22 +389,30 @@ def native_sample(count: int, seed: int) -> Iterator[Fault]:
     return faults_in_c(count, seed, files, sets)
 
 
-def _meet(pool: Any, sample: Sequence[Fault], out: Path, which: slice, stage: str) -> None:
+def _meet(pool: Any, sample: Sequence[Fault], out: Path, stage: str, again: bool) -> None:
     """Let every mutant that is not noticed yet meet some of its tests."""
     known = judged(out)
     stages = {"nearest": ("nearest", "room"), "room": ("room",)}[stage]
     waiting = []
     for fault in sample:
         before = known.get(key(fault))
-        if before is None or (before["outcome"] == "survived" and before["tests"] not in stages):
-            native = fault.file.startswith("csrc/")
-            waiting.append((fault, native_tests_of(fault, stage) if native else tests_of(fault.file)[which]))
+        if before is None or (before["outcome"] == "survived" and (again or before["tests"] not in stages)):
+            waiting.append((fault, _tests(fault, stage)))
     for fault, verdict in pool.imap_unordered(_judge, waiting):
         line = {"room": fault.room, **fault._asdict(), **verdict._asdict(), "tests": stage}
+        line["since"] = again and verdict.outcome in NOTICED
         del line["source"]
         with out.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(line, ensure_ascii=False) + "\n")
         print(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {fault.entry}  {verdict.by}"[:200], flush=True)
+
+
+def _tests(fault: Fault, stage: str) -> list[str]:
+    """Return the tests that a mutant meets at a stage."""
+    if fault.file.startswith("csrc/"):
+        return native_tests_of(fault, stage)
+    nearest, others = tests_of(fault.file, names_around(fault.source, fault.line))
+    return nearest if stage == "nearest" else others
 
 
 def _pass_without_a_fault(pool: Any, sample: Sequence[Fault], out: Path) -> bool:

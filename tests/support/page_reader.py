@@ -213,6 +213,7 @@ def write_data(folder: Path) -> None:
     stars = [(f"a {('good', 'dull')[n % 2]} film, number {n}", n % 2) for n in range(40)]
     write_csv(folder / "reviews.csv", ("review", "stars"), stars)
     write_csv(folder / "more-reviews.csv", ("review", "stars"), stars)
+    write_csv(folder / "letters.csv", ("body",), [(text,) for text, _ in stars[:4]])
     with lzma.open(folder / "imdb.jsonl.xz", "wt", encoding="utf-8") as file:
         for text, label in small_tasks.reviews(40, 1):
             file.write(json.dumps({"text": text, "label": label}) + "\n")

@@ -1,5 +1,6 @@
 """Any number of labels for a text: tables, thresholds, figures and files."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -206,6 +207,21 @@ def test_the_figures_stand_beside_the_strongest_constant_answer_and_a_threshold_
     text = measured_text(report_of(measured, TASK.mistakes(EXAMPLES, ANSWERS)))
     assert "always 'all 3 labels'  threshold 0.5" in text
     assert "Not better than always answering 'all 3 labels'" in text
+
+
+@pytest.mark.parametrize("own", [["art", "sport", "art"], ["sport", "art|sport", ""], ["", ""]])
+def test_no_other_constant_answer_is_better_than_the_strongest(own):
+    examples = [example(*filter(None, labels.split("|"))) for labels in own]
+    label, found = TASK.strongest_constant(examples, [answered()] * len(own))
+
+    def macro_f1(chosen):
+        chances = {name: float(name in chosen) for name in LABELS}
+        return TASK.score(examples, [answered(*chosen, **chances)] * len(own))["macro_f1"]
+
+    every = [chosen for k in range(4) for chosen in itertools.combinations(LABELS, k)]
+    assert TASK.score(examples, found)["macro_f1"] == max(map(macro_f1, every))
+    used = [name for one in own for name in one.split("|") if name]
+    assert label == ("|".join(sorted(set(used), key=used.count, reverse=True)) or "(none)")
 
 
 def test_mistakes_are_texts_with_a_wrong_class_the_least_expected_first():

@@ -504,7 +504,7 @@ def test_command_tells_places_as_json(run, capsys):
 
 
 def test_command_tags_the_lines_of_a_file(run, capsys, tmp_path):
-    (tmp_path / "letters.txt").write_text("Anna\nthe film\n")
+    (tmp_path / "letters.txt").write_text("Anna\n \nthe film\n\n")
     words = [
         "tag",
         "--model",
@@ -517,7 +517,8 @@ def test_command_tags_the_lines_of_a_file(run, capsys, tmp_path):
     ]
     assert cli.main(words) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [[word["word"] for word in one["words"]] for one in found] == [["Anna"], ["the", "film"]]
+    words_of_lines = [one and [word["word"] for word in one["words"]] for one in found]
+    assert words_of_lines == [["Anna"], None, ["the", "film"], None]  # two of them are blank
     assert cli.main([*words, "Rome"]) == 2
     assert "Texts and --file were both given; give one of them." in capsys.readouterr().err
 

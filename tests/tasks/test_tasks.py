@@ -629,6 +629,13 @@ def test_submissions_are_spelled_as_the_server_wants(tmp_path, task, predictions
     assert path.read_text() == content
 
 
+def test_a_submission_has_an_answer_for_every_example(tmp_path):
+    for answers in ([], [{"label": "1"}] * 3):
+        with pytest.raises(ValueError, match="argument 2 is (shorter|longer)"):
+            submissions.write(tmp_path, "rte", "test", texts("0", "1"), answers)
+    assert not list(tmp_path.iterdir())
+
+
 def test_submission_files_have_their_official_names(tmp_path):
     names = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
     found = [submissions.write(tmp_path, task, "test", [], []).stem for task in TASKS]

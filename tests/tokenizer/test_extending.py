@@ -51,7 +51,9 @@ def test_words_without_a_new_piece_are_cut_as_before():
     tokenizer = Tokenizer(VOCAB)
     words = count_words([TEXT, *MORE], tokenizer.basic_tokenizer)
     longer = extended(tokenizer, learn_pieces(tokenizer, words, 12))
-    changed = {one["word"] for one in changed_words(tokenizer, longer, words)}
+    listed = changed_words(tokenizer, longer, words)
+    assert [one["times"] for one in listed] == sorted((words[one["word"]] for one in listed), reverse=True)
+    changed = {one["word"] for one in listed}
     assert 0 < len(changed) < len(words)
     for word in words:
         has_new = any(number >= len(VOCAB) for number in longer.encode(word))

@@ -337,6 +337,12 @@ def test_words_with_rare_characters_are_left_out_under_an_alphabet_limit():
     assert learn_vocab({"ab": 5, "azb": 2}, 100, alphabet_limit=2)[5:] == ["##a", "##b", "a", "b", "ab"]
 
 
+def test_all_characters_but_lone_surrogates_are_learned():
+    beside, surrogates = "\ud7ff\ue000\U0010ffff", "\ud800\udfff"
+    learned = learn_vocab({one: 5 for one in beside + surrogates}, 100)[5:]
+    assert {piece.removeprefix("##") for piece in learned} == set(beside)
+
+
 @pytest.mark.parametrize("rare, told", [(1, False), (2, True)])
 def test_many_words_that_become_unknown_are_warned_of(rare, told):
     with warnings.catch_warnings(record=True) as said:

@@ -8,7 +8,7 @@ from small_tasks import small_options, write_sst2
 
 from minibert.finetuning.run import finetune
 from minibert.training import runlog
-from minibert.training.runlog import LAST_LINES, METRICS, Progress, read_metrics
+from minibert.training.runlog import LAST_LINES, METRICS, Progress, RunLog, read_metrics
 
 
 @pytest.fixture
@@ -39,6 +39,15 @@ def test_nothing_is_shown_where_nobody_watches(clock, capsys):
         clock[0] += 99
         shown.add(5)
     assert capsys.readouterr().err == ""
+
+
+def test_without_a_terminal_a_run_has_a_line_now_and_then_and_at_its_end(clock, tmp_path, capsys):
+    with RunLog(tmp_path, 0, 10) as log:
+        for step in range(1, 11):
+            clock[0] += 4
+            log.step(step, 8, {"loss": 1.0, "learning_rate": 1e-3}, seconds=4.0)
+    found = re.findall(r"step (\d+)/10 .* (\S+) left\n", capsys.readouterr().err)
+    assert found == [("3", "00:28"), ("6", "00:16"), ("9", "00:04"), ("10", "00:00")]
 
 
 @pytest.mark.parametrize(

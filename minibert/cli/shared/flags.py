@@ -109,18 +109,44 @@ def add_layout(group: Any, default: str | None = "auto") -> None:
     group.add_argument("--layout", choices=LAYOUTS, default=default, help=text)
 
 
-def add_column(group: Any, default: str | None = "text") -> None:
+def add_column(group: Any) -> None:
     """Add --column.
 
     Parameters
     ----------
     group : ArgumentParser or argument group
         Receives it.
-    default : str, optional, default "text"
-        None for a command that needs to know whether the flag was given.
     """
     text = "the key (JSON lines) or column (tables) with the text (default: text)"
-    group.add_argument("--column", metavar="NAME", default=default, help=text)
+    group.add_argument("--column", metavar="NAME", default="text", help=text)
+
+
+def named_pair(text: str, form: str) -> tuple[str, str]:
+    """Split `text=review` into a pair.
+
+    Parameters
+    ----------
+    text : str
+        What was typed.
+    form : str
+        What is expected, for the error.
+
+    Returns
+    -------
+    tuple of str
+
+    Raises
+    ------
+    ArgumentTypeError
+        When a side is missing.
+    """
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {form}")
+    return name, value
+
+
+role_and_column = partial(named_pair, form="NAME=COLUMN, such as text=review")
 
 
 def add_model(parser: Any, text: str, **shown: Any) -> None:

@@ -3,13 +3,15 @@
 import argparse
 from typing import Any
 
-from minibert.cli.shared.flags import QUIET, add_flag, add_options, add_switches, given
+from minibert.cli.shared.flags import QUIET, add_flag, add_options, add_switches, given, role_and_column
 from minibert.finetuning.options import FinetuneOptions
 from minibert.tasks.task import SPLITS
 
+TRAINED_COLUMNS = "as in finetune (default: those of the training); repeat the flag for more"
 
-def add_measured(parser: Any, split: str | None = "dev") -> None:
-    """Add --data, --split, --task, --dtype and --quiet.
+
+def add_measured(parser: Any, split: str | None = "dev", column: bool = True) -> None:
+    """Add --data, --column, --split, --task, --dtype and --quiet.
 
     Parameters
     ----------
@@ -17,9 +19,14 @@ def add_measured(parser: Any, split: str | None = "dev") -> None:
         Receives them.
     split : str, optional, default "dev"
         None for a command that needs to know whether the flag was given.
+    column : bool, default True
+        Whether to add --column.
     """
     text = "folder of the task's files, or a file (default: what the model was fine-tuned on)"
     add_flag(parser, "--data PATH", text)
+    if column:
+        text = f"a column of the table of --data, {TRAINED_COLUMNS}"
+        add_flag(parser, "--column NAME=COLUMN", text, dest="columns", type=role_and_column, action="append")
     parser.add_argument("--split", default=split, choices=SPLITS, help="which examples (default: dev)")
     text = "another task whose answers mean the same, such as mnli-mm or ax for a model of mnli "
     add_flag(parser, "--task TASK", text + "(default: the model's own)")
@@ -41,4 +48,5 @@ def measured_as(arguments: argparse.Namespace) -> dict[str, Any]:
         Keyword arguments of `predict` and `evaluate` in `finetuning.run`.
     """
     values = given(arguments, "data split task engine threads")
+    values["columns"] = dict(arguments.columns or ())
     return values | {"dtype": arguments.dtype or FinetuneOptions.dtype}

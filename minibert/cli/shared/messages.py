@@ -31,6 +31,7 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
         Such as "--batch-size 0 is not valid" for "batch_size=0 is not valid".
     """
     flags = {action.dest: action for action in parser._actions}
+    flags |= {name: flags[flag] for name, flag in getattr(parser, "also_named", {}).items()}
     if isinstance(problem, OtherOptions):
         problem = OtherOptions(_as_chosen(problem.differing))
     arguments: Mapping[str, Any] = getattr(problem, "arguments", {})

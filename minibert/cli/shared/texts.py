@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from minibert.base.errors import InputError
 from minibert.base.reading import PIECE_BYTES, Progress, byte_pieces, decoded, not_utf8, whole_lines
 from minibert.base.terminal import emit, printable
-from minibert.base.texts import refuse_empty
+from minibert.base.texts import answers_in_place, is_blank, refuse_empty
 
 STANDARD_INPUT = "-"
 ONE_A_LINE = "texts from the terminal, one per line"
@@ -36,8 +36,8 @@ def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> No
     """
     text = f"{text} (default: the lines of the standard input)"
     parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
-    text = f"a file of texts, one per line{pairs}; -: the standard input; compressed files too; repeat the "
-    text += "flag for more"
+    text = f"a file of texts, one per line{pairs}; a blank line has an empty answer; -: the standard input; "
+    text += "compressed files too; repeat the flag for more"
     parser.add_argument("--file", action="append", metavar="FILE", help=text)
 
 
@@ -45,8 +45,11 @@ def given_texts(
     arguments: Namespace,
     instead: str = "name it with --file FILE",
     progress: Progress = None,
-) -> Iterable[str]:
+) -> Iterable[str | None]:
     """Return the texts of the command line or, if there are none, the lines of files or the standard input.
+
+    A blank line is not a text. It is None here, in whichever file it stands, so that every command gives it
+    an empty answer, and later answers stay beside their lines.
 
     Parameters
     ----------
@@ -59,8 +62,8 @@ def given_texts(
 
     Returns
     -------
-    iterable of str
-        Lines are read on demand.
+    iterable of str or None
+        Lines are read on demand; None for a blank one.
 
     Raises
     ------
@@ -73,7 +76,8 @@ def given_texts(
         refuse_file(text, instead)
         refuse_empty(text)
     files = arguments.file or [STANDARD_INPUT]
-    return arguments.texts or chain.from_iterable(text_lines(file, progress) for file in files)
+    lines = chain.from_iterable(text_lines(file, progress) for file in files)
+    return arguments.texts or (None if is_blank(line) else line for line in lines)
 
 
 def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
@@ -112,22 +116,22 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
 
 def answers(
     arguments: Namespace,
-    texts: Iterable[Item],
+    texts: Iterable[Item | None],
     ask: Ask[Item, Answer],
     at_once: int = LINES_AT_ONCE,
 ) -> Iterator[Answer | None]:
     """Yield the answer to each text that a command was given.
 
     Texts on the command line are answered together, lines of files in groups of `at_once`, and lines of the
-    standard input one by one as they arrive. For a line that can't be answered, a message on the error stream
-    says why, the answer is None, and the command's status is 1.
+    standard input one by one as they arrive. The answer to a blank line is None. For another line that can't
+    be answered it is None as well, a message on the error stream says why, and the command's status is 1.
 
     Parameters
     ----------
     arguments : Namespace
         Arguments of a command that uses `add_texts`; its `status` is changed.
     texts : iterable
-        What to answer: one item for each text of `given_texts`.
+        What to answer: one item for each text of `given_texts`, and None for each None.
     ask : function of a list
         Answers each item. `ask([])` raises the errors that do not depend on the texts.
     at_once : int, default 64
@@ -139,30 +143,31 @@ def answers(
     """
     list(ask([]))
     if arguments.texts:
-        yield from ask(list(texts))
+        yield from ask([text for text in texts if text is not None])
         return
     if STANDARD_INPUT in (arguments.file or [STANDARD_INPUT]):
         at_once = 1
     lines = iter(texts)
     number = 1
     while group := list(islice(lines, at_once)):
-        for answer in _tried(ask, group, number):
-            arguments.status |= answer is None
-            yield answer
+        yield from _tried(arguments, ask, group, number)
         number += len(group)
 
 
-def _tried(ask: Ask[Item, Answer], lines: list[Item], number: int) -> list[Answer | None]:
+def _tried(
+    arguments: Namespace, ask: Ask[Item, Answer], lines: list[Item | None], number: int
+) -> list[Answer | None]:
     """Answer lines, the first of which has this number, together; if that fails, one by one."""
     try:
-        return list(ask(lines))
+        return list(answers_in_place(lines, lambda texts: ask(list(texts)), None))
     except InputError as error:
         if len(lines) < 2:
+            arguments.status = 1
             emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
             return [None]
         singly: list[Answer | None] = []
         for n, line in enumerate(lines, number):
-            singly += _tried(ask, [line], n)
+            singly += _tried(arguments, ask, [line], n)
         return singly
 
 

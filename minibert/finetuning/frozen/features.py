@@ -30,6 +30,7 @@ from minibert.ask.inference import (
 from minibert.base.errors import InputError
 from minibert.base.files import write_atomically
 from minibert.base.paths import path_of
+from minibert.base.texts import answers_in_place
 from minibert.core.batch import Batch, Sequence
 from minibert.model.pools import POOLS
 from minibert.tasks.batches import token_budget_batches
@@ -212,7 +213,7 @@ def _as_text(text: Texts) -> Any:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
-def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
+def write_features(extractor: Extractor, texts: Iterable[Texts | None], out: str | Path) -> dict[str, int]:
     """Write vectors of texts to a file, which appears when it is complete.
 
     Parameters
@@ -220,17 +221,19 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
     extractor : Extractor
         Makes the vectors.
     texts : iterable
-        Strings, or pairs of them; read once.
+        Strings, or pairs of them; None for a line that is not a text. Read once.
     out : str or Path
         The file. A `.npy` holds one array with a row for each text. With pool "none" it has a row for each
         token, and NAME.cu_seqlens.npy (S+1,) next to it says that text s has the rows
         cu_seqlens[s]:cu_seqlens[s+1]. A `.jsonl` has a line for each text: {"vector": [...]}, or
-        {"tokens": [...], "vectors": [[...], ...]}.
+        {"tokens": [...], "vectors": [[...], ...]}. In the place of None it has null, a `.npy` a row of NaN;
+        with pool "none" there is no token.
 
     Returns
     -------
     dict of str to int
-        The numbers of `texts` and `tokens`, the length of a vector (`width`), and how many texts were `cut`.
+        The numbers of `texts`, of those that are None (`blank`) and of `tokens`, the length of a vector
+        (`width`), and how many texts were `cut`.
 
     Raises
     ------
@@ -241,17 +244,21 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
     """
     out = path_of(out, "out")
     check_format(out)
+    width = extractor.width
     lengths = array("q")  # of the texts; only this grows with their number, by eight bytes each
 
     def counted() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for ids, vector in extractor.stream(texts):
+        no_ids = np.zeros(0, np.int32)
+        no_vector = np.full((0, width) if extractor.pool == "none" else (width,), np.nan)
+        stream: Any = extractor.stream
+        for ids, vector in answers_in_place(texts, stream, (no_ids, no_vector)):
             lengths.append(len(ids))
             yield ids, vector
 
     def write(path: Path) -> None:
         if out.suffix == ".npy":
             rows = (vector for _, vector in counted())
-            _write_rows(path, rows, (extractor.width,), extractor.model.params.flat.dtype)
+            _write_rows(path, rows, (width,), extractor.model.params.flat.dtype)
             borders_file(out).unlink(missing_ok=True)  # it belonged to the file that is replaced
         else:
             vocab = extractor.tokenizer.vocab
@@ -266,8 +273,9 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
     warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
     return {
         "texts": len(lengths),
+        "blank": lengths.count(0),
         "tokens": sum(lengths),
-        "width": extractor.width,
+        "width": width,
         "cut": extractor.cut,
     }
 
@@ -346,6 +354,8 @@ def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]")
 
 
 def _line(ids: np.ndarray, vector: np.ndarray, vocab: abc.Sequence[str]) -> str:
+    if vector.ndim == 1 and not len(ids):
+        return '{"vector": null}\n'
     if vector.ndim == 1:
         return f'{{"vector": {_numbers(vector)}}}\n'
     tokens = json.dumps([vocab[i] for i in ids.tolist()], ensure_ascii=False)
