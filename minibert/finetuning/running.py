@@ -415,7 +415,7 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
         if (folder / BEST / name).exists():  # else it was moved before an interruption
             os.replace(folder / BEST / name, folder / name)
     approach_report = run.deliver(state, best)
-    measured, mistakes = _measured(run.prepared, best["predictions"], best["tuned"])
+    measured, mistakes = _measured(run.prepared, best["predictions"], best.get("tuned", {}))
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
     report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
     baselines = approach_report.pop("baselines", {})
