@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -278,10 +279,40 @@ def _asked(
         raise InputError(f"'{data or options.data}' {what}; {advice}")
     if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
         return task.read(Path(options.data), split)
-    train, dev = read_examples(task, options)
     if options.split_dev is not None and same_task:
-        _require_unchanged(folder, data or options.data, dev)
+        return _divided(task, folder, options, Path(data or options.data), split)
+    train, dev = read_examples(task, options)
     return dev if split == "dev" else train
+
+
+def _divided(task: Task, folder: Path, options: FinetuneOptions, data: Path, split: str) -> list[Any]:
+    """Read the train or dev part of the data that a run divided, by the columns of the training.
+
+    If the task has other columns than the run, its examples are those in the same rows.
+    """
+    own = _own_task(options)
+    examples = _the_one_file(own, options)
+    train, dev = read_examples(own, options, Rows(examples))
+    _require_unchanged(folder, data, dev)
+    part = dev if split == "dev" else train
+    if _columns(task) == _columns(own):
+        return part
+    others = _the_one_file(task, replace(options, data=str(data)))
+    if len(others) != len(examples):
+        what = f"'{data}' has {len(others):,} examples with these columns, and '{folder}' divided"
+        raise InputError(f"{what} {len(examples):,}; leave out `columns`, or give other data.")
+    row_of = {id(example): row for row, example in enumerate(examples)}
+    return [others[row_of[id(example)]] for example in part]
+
+
+def _own_task(options: FinetuneOptions) -> Task:
+    """Return the task of a run, with the columns of its training."""
+    return registry.create(options.task, dict(options.columns))
+
+
+def _columns(task: Task) -> dict[str, Any]:
+    """Return the columns that a task was given; {} for official files, which have their own."""
+    return getattr(task, "columns", {})
 
 
 def _require_unchanged(folder: Path, data: str | Path, dev: list[Any]) -> None:
@@ -296,13 +327,16 @@ def _require_unchanged(folder: Path, data: str | Path, dev: list[Any]) -> None:
 
 
 def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
-    """Return whether a run divided these data into train and dev: the same path, or a copy of the file."""
+    """Return whether a run divided these data into train and dev: the same path, or a copy of the file.
+
+    The copy may have other names of columns, with which the task reads it.
+    """
     if options.split_dev is None:
         return False
     if data.resolve() == Path(options.data).resolve():
         return True
     try:
-        return data.is_file() and task.read(data, "dev") == _the_one_file(task, options)
+        return data.is_file() and task.read(data, "dev") == _the_one_file(_own_task(options), options)
     except InputError:  # it is raised again where the data are read
         return False
 

@@ -80,6 +80,32 @@ def test_a_copy_of_the_divided_file_means_its_dev_part(of_a_file, table, tmp_pat
         assert len(asked(of_a_file, other, split)) == 30
 
 
+def test_a_copy_whose_columns_have_other_names_means_its_dev_part(of_a_file, table, tmp_path):
+    _, *rows = table.read_text("utf-8").splitlines()
+    renamed = tmp_path / "renamed.tsv"
+    renamed.write_text("\n".join(["review\tstars", *rows]) + "\n", "utf-8")
+    columns = {"text": "review", "label": "stars"}
+    expected = evaluate(of_a_file, shutil.copy(table, tmp_path / "copy.tsv"), engine="numpy")
+    assert evaluate(of_a_file, renamed, columns=columns, engine="numpy") == expected
+    for split, part in zip(("train", "dev"), parts(of_a_file), strict=True):
+        assert asked_examples(registry.create("classify", columns), of_a_file, renamed, split, True) == part
+
+
+def test_other_columns_of_the_divided_file_are_read_in_the_rows_held_out(of_a_file, tmp_path):
+    run = shutil.copytree(of_a_file, tmp_path / "run")
+    rows = [(text, f"the {text}", label, str(row % 2)) for row, (text, label) in enumerate(reviews(100, 4))]
+    more = write_table(tmp_path / "more.tsv", ("text", "other", "label", "odd"), rows)
+    options = json.loads((run / "finetune.json").read_text("utf-8"))
+    (run / "finetune.json").write_text(json.dumps(options | {"data": str(more)}))
+    held_out = [rows[int(example.id)] for example in parts(run)[1]]
+    assert len(held_out) == 20
+    for columns, first, label in (({"text": "other"}, 1, 2), ({"label": "odd"}, 0, 3)):
+        found = asked_examples(registry.create("classify", columns), run, more, "dev", True)
+        assert [example[1::2] for example in found] == [(row[first], row[label]) for row in held_out]
+    with pytest.raises(InputError, match=r"more.tsv' has 101 examples with these columns, and .* 100; leave"):
+        evaluate(run, more, columns={"text": "1", "label": "3", "header": "no"}, engine="numpy")
+
+
 @pytest.mark.parametrize("change", [slice(None, None, -1), slice(30, None)], ids=["sorted", "fewer"])
 def test_a_divided_file_that_has_changed_is_refused(of_a_file, table, tmp_path, change):
     run = shutil.copytree(of_a_file, tmp_path / "run")
