@@ -107,6 +107,16 @@ def test_a_finger_tells_the_values_until_it_moves_on(path, open_page):
     assert page.evaluate("document.documentElement.scrollWidth") == 390 and page.errors == []
 
 
+def test_of_two_values_at_one_step_the_last_is_told(open_page, tmp_path):
+    told = {"title": "A task", "task": "a", "metric": "f1", "scores": {"f1": 0.75}, "interval": (0.7, 0.8)}
+    curve = [{"step": step, "dev_f1": score} for step, score in ((1, 0.5), (6, 0.625), (6, 0.75))]
+    path = tmp_path / "report.html"
+    path.write_text(report(Facts(told, "small", curve=curve)), "utf-8")
+    page = open_page(path)
+    page.keyboard.press("Tab")
+    assert readout(page) == f"step 6\nf1 on dev: {metric_number('f1', 0.75)}" and page.errors == []
+
+
 def test_hostile_names_are_text_under_a_pointer(path, open_page):
     page = open_page(path, viewport={"width": 1280, "height": 1600})
     for step, score in SCORES.items():
@@ -152,7 +162,11 @@ def test_dots_of_the_proof_sheet_tell_their_check(open_page, tmp_path):
     assert readout(page) == ""
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowRight")
-    assert readout(page) == told[1] and page.errors == []
+    assert readout(page) == told[1]
+    for key, name in (("ArrowUp", 0), ("ArrowDown", 1), ("PageUp", 0), ("PageDown", 1)):
+        page.keyboard.press(key)
+        assert readout(page) == told[name], key
+    assert page.errors == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

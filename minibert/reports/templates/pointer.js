@@ -36,7 +36,8 @@ function toldAt(place, axis) {
   const told = [];
   for (const { name, kind, points } of place.curves.values()) {
     if (place.x < points[0].x || place.x > points[points.length - 1].x) continue;
-    const point = points.reduce((best, one) => (Math.abs(one.x - place.x) < Math.abs(best.x - place.x) ? one : best));
+    // The last of several that are as near, such as the final loss at the step of the last evaluation.
+    const point = points.reduce((best, one) => (Math.abs(one.x - place.x) <= Math.abs(best.x - place.x) ? one : best));
     const elsewhere = point.x === place.x ? "" : ` (${axis} ${point.position})`;
     told.push({ ...point, kind, words: `${name}: ${point.value}${elsewhere}` });
   }
@@ -101,7 +102,8 @@ function answer(picture, places) {
   }
 
   const page = Math.ceil(places.length / 10);
-  const moves = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -page, PageUp: page };
+  const up = places[0].title ? -1 : 1; // dots are in order from top to bottom
+  const moves = { ArrowLeft: -1, ArrowDown: -up, ArrowRight: 1, ArrowUp: up, PageDown: -up * page, PageUp: up * page };
   Object.assign(moves, { Home: -places.length, End: places.length });
   picture.addEventListener("pointermove", point);
   picture.addEventListener("pointerdown", point);
