@@ -245,13 +245,21 @@ def _short(lines: Iterable[str | None]) -> Iterator[str | None]:
             words = 0
 
 
-def _warn_of_trained_text(corpus: Sequence[str], options: PretrainOptions) -> None:
-    """Warn if a corpus to evaluate on is, by its name, one that the run was trained on."""
-    trained = {Path(name).resolve() for name in options.corpus}
+def _warn_of_trained_text(corpus: Sequence[str], options: PretrainOptions, has_held_out: bool) -> None:
+    """Warn if a corpus to evaluate on has the name of one that the run was trained on.
+
+    A relative name in the options of the run may be that of a file in another folder.
+    """
+    trained = {Path(name).resolve(): Path(name).is_absolute() for name in options.corpus}
     same = [name for name in corpus if Path(name).resolve() in trained]
-    if same:
-        what = f"The model was trained on '{same[0]}', so its loss there does not tell how it reads new text"
-        warn(f"{what}; leave out `corpus` to measure the documents that were held out.")
+    if not same:
+        return
+    tells = "its loss there does not tell how it reads new text"
+    what = f"The model was trained on '{same[0]}', so {tells}"
+    if not trained[Path(same[0]).resolve()]:
+        what = f"The model was trained on a text of this name, '{same[0]}'; if it was this one, {tells}"
+    advice = "; leave out `corpus` to measure the documents that were held out" if has_held_out else ""
+    warn(f"{what}{advice}.")
 
 
 @contextmanager
@@ -279,7 +287,7 @@ def _measured(
     options = None
     if (run / "training.json").exists():
         options = PretrainOptions.load(run / "training.json")
-        _warn_of_trained_text(corpus, options)
+        _warn_of_trained_text(corpus, options, (run / "shards").exists())
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of its documents count as held out
             lines = documents(sentences(corpus, layout, column))

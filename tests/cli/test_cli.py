@@ -478,6 +478,19 @@ def test_evaluate_does_not_doubt_a_text_of_another_name(run, corpus, tmp_path, c
     assert json.loads(printed.out)["corpus"] == [str(other)] and printed.err == ""
 
 
+def test_evaluate_claims_nothing_of_a_text_that_only_its_name_tells(run, tmp_path, capsys, monkeypatch):
+    copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("shards"))
+    options = json.loads((copy / "training.json").read_text("utf-8"))
+    (copy / "training.json").write_text(json.dumps(options | {"corpus": ["t.txt"]}), "utf-8")
+    (tmp_path / "t.txt").write_text("\n".join(words_of(0, 12)), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = ["--targets", "5", "--seq-length", "12", "--engine", "numpy", "--quiet"]
+    assert cli.main(["evaluate", "--model", "run", "t.txt", *words]) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert "was trained on a text of this name, 't.txt'; if it was this one, its loss there does not" in err
+    assert err.endswith("tell how it reads new text.")  # without held-out documents to measure instead
+
+
 def test_fill_mask_prints_as_many_guesses_as_asked(run, capsys):
     assert cli.main(["fill-mask", "--model", str(run), "The [MASK] sat by the [MASK].", "--top", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
