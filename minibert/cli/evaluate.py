@@ -120,8 +120,10 @@ def _evaluate_pieces(arguments: Namespace, model: str) -> None:
 
 def _text_and_engine(arguments: Namespace) -> dict[str, Any]:
     """Return how the text is read and what computes, as keyword arguments of both functions."""
-    column = arguments.column[-1] if arguments.column else "text"
-    reading = {"layout": arguments.layout or "auto", "column": column}
+    columns = arguments.column or ["text"]
+    if len(columns) > 1:
+        raise InputError(f"--column names {len(columns)} columns, and the text is in one; name that alone.")
+    reading = {"layout": arguments.layout or "auto", "column": columns[0]}
     return reading | flags.given(arguments, "engine threads")
 
 

@@ -351,7 +351,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             object.__setattr__(self, name, self._pairs_of_strings(name, what))
         also = tuple((task, os.path.abspath(path_of(path, "also"))) for task, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
-        _require_different([column for column, _ in vars(self)["columns"]])
+        require_different([column for column, _ in vars(self)["columns"]])
         if self.class_weights is not None and not isinstance(self.class_weights, str):
             object.__setattr__(self, "class_weights", _weights_as_text(self.class_weights))
         for name in SWEPT:
@@ -533,9 +533,20 @@ def _weights_as_text(weights: Any) -> str:
     return ",".join(f"{name}={weight}" for name, weight in weights.items())
 
 
-def _require_different(columns: list[str]) -> None:
-    """Raise InputError for a column that is named twice."""
-    twice = [name for name in columns if columns.count(name) > 1]
+def require_different(roles: list[str]) -> None:
+    """Refuse a column that is named twice.
+
+    Parameters
+    ----------
+    roles : list of str
+        Roles of columns, such as "text", as often as they are named.
+
+    Raises
+    ------
+    InputError
+        When a role is there more than once.
+    """
+    twice = [name for name in roles if roles.count(name) > 1]
     if twice:
         raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
 

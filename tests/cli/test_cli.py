@@ -491,6 +491,12 @@ def test_evaluate_claims_nothing_of_a_text_that_only_its_name_tells(run, tmp_pat
     assert err.endswith("tell how it reads new text.")  # without held-out documents to measure instead
 
 
+def test_evaluate_refuses_a_second_column_of_text(run, corpus, capsys):
+    words = [str(corpus), "--column", "a", "--column", "b"]
+    line = ends_badly(capsys, 2, "evaluate", "--model", str(run), *words)
+    assert "--column names 2 columns, and the text is in one; name that alone." in line
+
+
 def test_fill_mask_prints_as_many_guesses_as_asked(run, capsys):
     assert cli.main(["fill-mask", "--model", str(run), "The [MASK] sat by the [MASK].", "--top", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()

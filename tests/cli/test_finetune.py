@@ -336,6 +336,13 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
     assert "was fine-tuned for pairs of texts; give a second one" in line
 
 
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_column_that_is_named_twice_is_refused(run, sst2, tmp_path, capsys, command):
+    words = ["--model", run, "--data", sst2, "--column", "text=other", "--column", "text=text"]
+    words += ["--out", tmp_path / "out"] * (command == "predict")
+    assert "--column names 'text' twice; name it once." in ends_badly(capsys, 2, command, *map(str, words))
+
+
 # how a command ends
 
 

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from minibert.cli.shared.flags import QUIET, add_flag, add_options, add_switches, given, role_and_column
-from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.options import FinetuneOptions, require_different
 from minibert.tasks.task import SPLITS
 
 TRAINED_COLUMNS = "as in finetune (default: those of the training); repeat the flag for more"
@@ -46,7 +46,14 @@ def measured_as(arguments: argparse.Namespace) -> dict[str, Any]:
     -------
     dict
         Keyword arguments of `predict` and `evaluate` in `finetuning.run`.
+
+    Raises
+    ------
+    InputError
+        When a column is named twice.
     """
     values = given(arguments, "data split task engine threads")
-    values["columns"] = dict(arguments.columns or ())
+    columns = arguments.columns or ()
+    require_different([role for role, _ in columns])
+    values["columns"] = dict(columns)
     return values | {"dtype": arguments.dtype or FinetuneOptions.dtype}
