@@ -86,6 +86,7 @@ def test_a_copy_whose_columns_have_other_names_means_its_dev_part(of_a_file, tab
     renamed.write_text("\n".join(["review\tstars", *rows]) + "\n", "utf-8")
     columns = {"text": "review", "label": "stars"}
     expected = evaluate(of_a_file, shutil.copy(table, tmp_path / "copy.tsv"), engine="numpy")
+    expected["source"] = f"{renamed}, dev"
     assert evaluate(of_a_file, renamed, columns=columns, engine="numpy") == expected
     for split, part in zip(("train", "dev"), parts(of_a_file), strict=True):
         assert asked_examples(registry.create("classify", columns), of_a_file, renamed, split, True) == part
