@@ -9,6 +9,10 @@ from minibert.base.reading import byte_pieces, whole_lines
 
 DEFAULT = "english"  # which answers where a command is given no model
 BUNDLED = (DEFAULT,)
+ATTRIBUTIONS = {  # what whoever passes on a model that began with one of these should say
+    DEFAULT: "english, a model of minibert, was trained on text of the English Wikipedia by its authors "
+    "(https://en.wikipedia.org, CC BY-SA) and on books in the public domain."
+}
 FOLDER = Path(__file__).resolve().parents[1] / "pretrained"
 DIGESTS_FILE = "SHA256SUMS"  # beside the files of a model, as sha256sum writes and checks it
 

@@ -99,9 +99,11 @@ def _was_shown(warning: Warning, caller: FrameType) -> bool:
     """
     registry = caller.f_globals.setdefault("__warningregistry__", {})
     place = str(warning), caller.f_code.co_filename, caller.f_lineno
-    before = _shown.get(place)
-    _shown[place] = registry
-    return before is registry and _action_for(warning, caller) in SHOWN_ONCE
+    action = _action_for(warning, caller)
+    was_shown = _shown.get(place) is registry
+    if action not in ("ignore", "error"):
+        _shown[place] = registry
+    return was_shown and action in SHOWN_ONCE
 
 
 def _action_for(warning: Warning, caller: FrameType) -> str:

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.base.bundled_models import BUNDLED, bundled_folder, not_installed
+from minibert.base.bundled_models import BUNDLED, DEFAULT, bundled_folder, not_installed
 from minibert.base.errors import InputError, MissingFile, did_you_mean, warn
 from minibert.base.json_files import fits, parse_json
 from minibert.base.paths import path_of
@@ -205,7 +205,7 @@ def _encoder_folder(folder: Path) -> Path:
         return folder
     path = modules[0]["path"]
     is_plain = path and Path(path).name == path and path != ".."
-    if is_plain and os.path.isdir(folder / path):  # False as well of a name that is too long
+    if is_plain and os.path.isdir(folder / path):  # also False for a name that is too long
         return folder / path
     return folder
 
@@ -288,6 +288,8 @@ def no_such_model(model: str | Path) -> MissingFile:
     in_package = {bundled: f"{bundled}, a model in the package" for bundled in BUNDLED}
     if question := did_you_mean(name.lower(), in_package, cutoff=0.8):
         return MissingFile(f"{there}; {question}")
+    if path.parts[:1] == ("runs",):  # where the documents' commands write
+        return MissingFile(f"{there}; `make pretrain` trains runs/books, and {DEFAULT} is in the package.")
     may_be_on_hub = _HUB_NAME.fullmatch(name) and not is_file
     if may_be_on_hub and not ("/" in name and Path(name).parent.is_dir()):
         fetch = f"download it into Hugging Face's cache first: hf download {name}"

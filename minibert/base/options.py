@@ -136,7 +136,7 @@ class TrainingArguments:
         "dropout rate of the attention probabilities alone; 0 lets the engine jax use the fastest kernel on "
         "a GPU",
         RATE,
-        default="that of `dropout`",
+        default="that of `dropout`, or of the model if neither is given",
     )
     extend_positions: int | None = option(
         None,

@@ -2,7 +2,7 @@
 
 Prints a fine-tuned model's answer for a text or a pair of texts: every class
 with its probability, or a number. If several classes may apply, a star marks
-those that do; the probability from which on each does stands in brackets.
+those that do, and the threshold of each is in brackets.
 Without TEXT, it answers the lines of --file or of the standard input one by
 one; a tab separates the two texts of a pair, and | several classes in an
 answer. A blank line has an empty answer; another line that is not a text (or
@@ -76,6 +76,7 @@ def run(arguments: Namespace) -> None:
     from minibert.finetuning.models import Finetuned
     from minibert.finetuning.run import classify
     from minibert.finetuning.zero_shot import zero_shot
+    from minibert.tasks.multilabel import ManyLabels
     from minibert.tasks.truncation import Truncation, warn_of_truncation
 
     n_texts = len(arguments.texts)
@@ -89,10 +90,12 @@ def run(arguments: Namespace) -> None:
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
     instead += "minibert classify --model MODEL --file FILE for lines of text"
     if arguments.pair and (has_classes or n_texts != 2):
-        why = "a line of a file is a pair if it has a tab"
+        why = "a line of a file is a pair if it has a tab; leave it out."
+        if n_texts == 1:
+            why = "one was given; give the second as well."
         if has_classes:
-            why = "with --classes every TEXT is a text by itself"
-        raise InputError(f"--pair is for two TEXTs, and {why}; leave it out.")
+            why = "with --classes every TEXT is a text by itself; leave it out."
+        raise InputError(f"--pair is for two TEXTs, and {why}")
     lines = given_texts(arguments, instead)
     for file in arguments.file or ():
         if suffix_of(Path(file)) in (".csv", *JSON_LINES):
@@ -100,10 +103,13 @@ def run(arguments: Namespace) -> None:
             warn(f"'{file}' is read line by line, as texts; {advice}")
     pairs = [arguments.texts] if n_texts else (line and line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
-    if n_texts == 2 and not has_classes:
+    if n_texts == 2 and model.task.command == "classify" and not has_classes:
         _require_pairs(model, arguments.pair)
     cuts = Truncation(model.max_length, long=model.task.long)
     counting: Any = {"threads": arguments.threads, "cuts": cuts}
+    thresholds: dict[str, float] = {}
+    if isinstance(model.task, ManyLabels) and not has_classes:
+        thresholds = model.task.thresholds(model.labels, model.tuned)
     if has_classes:
         settings["classes"] = arguments.classes.split(",")
         texts: Any = lines
@@ -118,7 +124,7 @@ def run(arguments: Namespace) -> None:
         if arguments.json:
             shown = json_text(answer and _with_texts(*answer), indent=None)
         else:
-            shown = _line(answer and answer[1], n_texts > 0, {} if has_classes else model.tuned)
+            shown = _line(answer and answer[1], n_texts > 0, thresholds)
             if n_texts > 1 and has_classes:
                 shown = f"{printable(arguments.texts[number])}\n{shown}"
             if n_texts > 0 and number > 0:

@@ -1,7 +1,7 @@
 """Let a trained BERT guess the words at [MASK].
 
 Prints the most likely pieces at every [MASK] in a text, with their
-probabilities; if there are several texts, below the text. Without TEXT, every
+probabilities; below the text, unless one TEXT was given. Without TEXT, every
 line of --file or of the standard input is a text. A blank line has an empty
 answer; another line that can't be answered has one as well, and a message on
 the error stream, and the exit status is then 1.

@@ -212,9 +212,9 @@ def _recipe_table() -> str:
         dropout = compact(recipe.dropout)
         lengths = compact(recipe.seq_length or "*")
         lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
-    lines.append("  further: with --model and no --size, where that is as wide as base; a smaller")
-    lines.append("           model gets a fifth of the --lr of its size. Without a masked-LM head")
-    lines.append(f"           it is {NEW_HEAD_RATE:g} at least, and dropout is that of the model")
+    lines.append("  further: with --model and no --size. Dropout is that of the model; --lr is this")
+    lines.append("           if it is as wide as base, else a fifth of the --lr of its size, and at")
+    lines.append(f"           least {NEW_HEAD_RATE:g} if it has no masked-LM head")
     lines.append("  any other L-H-A: like the size with the nearest H, then the nearest L")
     lines.append("  *: by the number of tokens that the run will read")
     for schedule in SCHEDULES:

@@ -76,7 +76,7 @@ def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
     text = "a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too"
     add_flag(parser, "--vocab PATH", text, required=True)
-    add_texts(parser)
+    add_texts(parser, blank="a blank line has no pieces")
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
     add_switches(output, json="everything, one JSON object per line", ids="only the ids, one line per text")
     group = parser.add_argument_group("what is encoded")
@@ -181,7 +181,7 @@ def _of_files(arguments: Namespace) -> Iterator[Block]:
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
-    """Divide lines at their first tab, blank ones into empty halves; `n_lines` precede them in the file."""
+    """Divide lines at their first tab, blank ones into blank halves; `n_lines` precede them in the file."""
     firsts = []
     seconds = []
     for number, line in enumerate(lines, n_lines + 1):

@@ -539,7 +539,7 @@ def _finetuned(
     options: FinetuneOptions, folder: Path, with_test: bool, submission: Path | None, show: bool
 ) -> Result:
     """Fine-tune, and keep only the values of the metric and GLUE's answers."""
-    options = options.resolved()  # the recipe's learning rate at any width, as in the cell's settings
+    options = options.resolved()  # the paper's rate and dropout for any model, as in the cell's settings
     report = finetune(options, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
     model = open_model(folder)
     result = {name: report[name] for name in ("task", "metric", "best_epoch")}

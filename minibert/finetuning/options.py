@@ -200,7 +200,7 @@ class FinetuneArguments(TrainingArguments):
         None,
         "dropout rate of embeddings, sublayers, attention and before the output layer",
         RATE,
-        default="that of the model's configuration: 0.1 for BERT's",
+        default="that of the model's configuration, 0.1 for BERT's; 0.1 for LSTMs on frozen vectors",
     )
     freeze: int | None = option(
         None, "don't train the embeddings and the lowest N layers", (*AT_MOST, *COUNT), default=""
@@ -381,8 +381,8 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     def resolved(self, model: BertConfig | None = None) -> "FinetuneOptions":
         """Return a copy in which the recipe of the task, and the model's dropout, replace every `None`.
 
-        A model that was pre-trained without dropout is fine-tuned without it: a small one that was hardly
-        learns to compare two texts with a rate of 0.1 (docs/fine-tuning.md).
+        A model that was pre-trained without dropout is fine-tuned without it: with a rate of 0.1, a small one
+        learns little about pairs of texts (docs/fine-tuning.md).
 
         Parameters
         ----------

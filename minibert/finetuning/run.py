@@ -23,7 +23,6 @@ from minibert.base.machine import cores
 from minibert.base.model_names import CONFIG_FILE
 from minibert.base.options import STORED, other_command
 from minibert.base.paths import path_of
-from minibert.base.terminal import counted, printable
 from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
 from minibert.finetuning.balance import refuse_balancing_twice
@@ -298,7 +297,7 @@ def evaluate(
         predictions = list(asked.predictions(show))
     measured = asked.measured(predictions)
     report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
-    return {**report, **asked.truncated(), "split": split, "models": asked.folders}
+    return {**report, **asked.truncated(), "split": split, "source": asked.source, "models": asked.folders}
 
 
 def predict(
@@ -508,13 +507,7 @@ def predicted_text(report: dict[str, Any]) -> str:
     str
         Several lines.
     """
-    # The source of a whole file is its name; any other source ends with the split.
-    data = Path(report["source"].removesuffix(f", {report['split']}"))
-    source = data.name if str(data) == report["source"] else report["split"]
-    lines = [f"{report['title']}, {counted(report['examples'], 'example')} of {printable(source)}"]
-    if source == report["split"] and data.is_file():
-        use = "held out" if source == "dev" else "trained on"
-        lines[0] += f", the part of {printable(data.name)} that was {use}"
+    lines = [results.headline(report)]
     if report["scores"]:
         lines += results.metric_lines(report)
     else:

@@ -329,7 +329,9 @@ class PretrainOptions(RunOptions):
         stored : PretrainOptions
             The options in the `training.json` of that run.
         """
-        by_run = ("learning_rate", "seq_length", "max_positions")
+        by_run: tuple[str, ...] = ("learning_rate", "seq_length", "max_positions")
+        if self.dropout is None:  # that of the model, which may have changed or moved
+            by_run += ("dropout", "attention_dropout")
         undecided = [name for name in by_run if getattr(self, name) is None]
         if self.next_sentence and not stored.next_sentence:  # for lack of documents with two sentences
             undecided.append("next_sentence")

@@ -14,7 +14,6 @@ import numpy as np
 from minibert.base.errors import RunError
 from minibert.base.files import atomic_text
 from minibert.base.terminal import counted
-from minibert.hub import stored_config
 from minibert.pretraining.budget import timetable_of
 from minibert.pretraining.evaluation import entropy_of_counts
 from minibert.pretraining.objective import Pretraining
@@ -308,9 +307,8 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
 
 def _why_dropout(options: PretrainOptions, recipe: str) -> str:
     """Say where the dropout comes from."""
-    source = stored_config(options.model) if options.model else None
-    if options.recipe is FURTHER and source is not None:
-        return "that of the model" if options.dropout == source.hidden_dropout_prob else "given"
+    if options.recipe is FURTHER:
+        return "that of the model, unless it was given"
     return recipe if options.dropout == options.recipe.dropout else "given"
 
 

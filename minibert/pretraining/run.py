@@ -68,7 +68,7 @@ from minibert.training.loop import Batches, Loop, State, train
 from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
 EVALUATIONS = "evaluations of held-out text"
-ON_THE_WAY = f"  measured at the end; in metrics.jsonl on the way, on at most {PREVIEW_TARGETS:,} targets"
+ON_THE_WAY = f"  measured after the last step; those in metrics.jsonl on at most {PREVIEW_TARGETS:,} targets"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
 DIVERGED = 2.0  # times the loss of guessing at random
 REPEATED = 0.001  # the headline mentions repeated lines from this share on

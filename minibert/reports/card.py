@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from minibert.base.bundled_models import ATTRIBUTIONS, FOLDER
 from minibert.base.errors import InputError
 from minibert.base.json_files import fits, parse_json, read_json, schema_error
 from minibert.base.terminal import counted, printable, printable_text
@@ -251,7 +252,7 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
         text = "16 English books in the public domain, which come with minibert"
     training = [f"Text: {text}."]
     if model := options.get("model"):
-        training.append(f"Begun from the weights of {_last(model)}.")
+        training.append(_begun(model))
     if is_step or not (run / results.REPORT).exists():
         return training, [], {}, [UNFINISHED]
     report = read_json(run / results.REPORT, {"trained_length": int, "left_to_right": bool | None, **LENGTH})
@@ -285,7 +286,7 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
 def _finetuned(run: Path) -> Parts:
     """Return the contents of the card of a fine-tuning; raise InputError if its files are damaged."""
     options = read_json(run / OPTIONS_FILE, {"model": str})
-    begun = f"Begun from the weights of {_last(options['model'])}."
+    begun = _begun(options["model"])
     report = results.load_report(run)
     if report is None:
         return [begun], [], {}, [UNFINISHED]
@@ -311,6 +312,15 @@ def _finetuned(run: Path) -> Parts:
         measured += ["", note]
     limits = ["The epoch was chosen on the examples that it was measured on, which flatters it a bit."]
     return training, measured, dict(report["scores"]), limits
+
+
+def _begun(model: str) -> str:
+    """Say which weights a training began with and, for those of the package, what they had learnt from."""
+    path = Path(model)
+    begun = f"Begun from the weights of {_last(model)}."
+    if path.name in ATTRIBUTIONS and path.parent.name == FOLDER.name:
+        begun += f" {ATTRIBUTIONS[path.name]}"
+    return begun
 
 
 def _length(report: dict[str, Any]) -> str:

@@ -89,7 +89,7 @@ class Compared(TypedDict, total=False):
     majority: Baseline
     bag_of_words: Baseline
     untuned: dict[str, float]  # scores with a threshold of one half
-    thresholds: dict[str, float]  # class -> the probability from which on it was predicted
+    thresholds: dict[str, float]  # class -> its threshold, a probability
     constant: Constant
 
 
@@ -112,6 +112,7 @@ class Evaluation(Compared, Truncated):
     labels: list[str]
     mistakes: list[dict[str, Any]]  # the worst first
     split: NotRequired[str]  # of examples that were read from files
+    source: NotRequired[str]  # the file or folder of these, and after a comma the split if it is a part
     models: NotRequired[list[str]]  # the models whose predictions were averaged
 
 

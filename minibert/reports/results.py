@@ -270,7 +270,7 @@ def compared_with_majority(measured: Measured) -> Compared:
           example; for tasks with several classes for a text, the strongest constant answer;
         - `bag_of_words`: the `scores` and `macro_f1` of naive Bayes over words, if `measured` has one;
         - `untuned`: for tasks with several classes for a text, the scores with a threshold of one half;
-        - `thresholds`: for such tasks, the probability from which on each class was predicted.
+        - `thresholds`: for such tasks, the threshold of each class, a probability.
     """
     task, labels, examples, predictions, bag, tuned = measured
     expected: Sequence[str]
@@ -448,8 +448,33 @@ def measured_text(report: Mapping[str, Any]) -> str:
     str
         Several lines.
     """
-    head = f"{report['title']}, {counted(report['examples'], 'example')}"
-    return "\n".join([head, *metric_lines(report)])
+    return "\n".join([headline(report), *metric_lines(report)])
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """Say what was measured or predicted: the task, how many examples, and which part of a divided table.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`; if its examples may be a part of a table, with its `source` and `split`.
+
+    Returns
+    -------
+    str
+    """
+    text = f"{report['title']}, {counted(report['examples'], 'example')}"
+    if "source" not in report:
+        return text
+    # The source of a whole file is its name; any other source ends with the split.
+    split = report["split"]
+    data = Path(report["source"].removesuffix(f", {split}"))
+    source = data.name if str(data) == report["source"] else split
+    text += f" of {printable(source)}"
+    if source == split and data.is_file():
+        use = "held out" if split == "dev" else "trained on"
+        text += f", the part of {printable(data.name)} that was {use}"
+    return text
 
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:

@@ -66,7 +66,7 @@ class ManyLabels(CustomTexts):
         outputs: Outputs,
         labels: Labels,
     ) -> Tuned:
-        """Choose on dev the probability from which on each class is predicted.
+        """Choose the threshold of each class on dev.
 
         Returns
         -------
@@ -183,7 +183,7 @@ class ManyLabels(CustomTexts):
 
     @staticmethod
     def thresholds(labels: Labels, tuned: Mapping[str, float]) -> dict[str, float]:
-        """Return the probability from which on each class is predicted.
+        """Return the threshold of each class, a probability.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ def shown(names: Iterable[str]) -> str:
 
 # probabilities (n,)  gold (n,) bool
 def best_threshold(probabilities: np.ndarray, gold: np.ndarray) -> float:
-    """Choose the probability from which on a class is predicted, so that its F1 is the highest.
+    """Choose the threshold of a class, with which its F1 is the highest.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
         # By default, argparse takes "-1" for a value but "-1e-3" and "-1,-2" for flags.
         self._negative_number_matcher = re.compile(r"-\.?\d")
         self._words: Sequence[str] = []
-        self.also_named: dict[str, str] = {}  # of a flag with two meanings, the other name in the library
+        self.also_named: dict[str, str] = {}  # a second name of an argument in the library -> its flag's
         self.typed: dict[str, tuple[Any, str]] = {}  # each argument's value, and how it was typed
         self.set_defaults(parser=self, status=0)  # the parser that knows the flags of the command
 

@@ -22,7 +22,12 @@ Answer = TypeVar("Answer")
 Ask = Callable[[list[Item]], Iterable[Answer]]
 
 
-def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> None:
+def add_texts(
+    parser: Any,
+    text: str = "a text, or more",
+    pairs: str = "",
+    blank: str = "a blank line has an empty answer",
+) -> None:
     """Add TEXT and --file.
 
     Parameters
@@ -33,10 +38,12 @@ def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> No
         Help of TEXT.
     pairs : str, default ""
         What the help of --file says about pairs, after "one per line".
+    blank : str
+        What it says about blank lines.
     """
     text = f"{text} (default: the lines of the standard input)"
     parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
-    text = f"a file of texts, one per line{pairs}; a blank line has an empty answer; -: the standard input; "
+    text = f"a file of texts, one per line{pairs}; {blank}; -: the standard input; "
     text += "compressed files too; repeat the flag for more"
     parser.add_argument("--file", action="append", metavar="FILE", help=text)
 
