@@ -1,7 +1,7 @@
 """Say where a wrong answer is off, by which law (`laws`), and under which condition it is right.
 
 An answer has parts, such as the gradients of a backward. `diagnose` compares them with the right ones in many
-questions, and writes sentences that hold for all of these.
+questions, and writes sentences that hold for all of these, unless they say for which ones.
 """
 
 import dataclasses
@@ -38,6 +38,7 @@ _LISTED = re.compile(r"\w+ (\w+(?: ?, \w+)*) ?,? and (\w+)")
 _OBJECT = re.compile(r" at 0x[0-9a-f]+>")  # in the text of an object that Python can't write
 _NOT_NUMBERS = (bool, str, list, tuple, dict)  # values that are not compared as arrays are
 Sentence = str
+Write = Callable[[float], str]
 
 
 class Asked(NamedTuple):
@@ -75,7 +76,8 @@ def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sent
     Returns
     -------
     str
-        One to three sentences, all of which hold for every question; "" if no answer is wrong.
+        Sentences, each of which holds for every question unless it says for which ones, or for how many;
+        "" if no answer is wrong.
     """
     asked = [question for question in asked if any(map(_is_something, question.expected.values()))]
     names = list(asked[0].expected) if asked else []
@@ -200,7 +202,11 @@ def names_in(docstring: str | None) -> list[str]:
 def probes_of(
     function: Any, arguments: dict[str, Any], ask: Callable[[Callable[[Arrays], Arrays]], list[Asked]]
 ) -> Iterator[Probe]:
-    """List the arguments that can be set to 0, 1, True, False or None in all questions.
+    """List changes of the arguments, in all questions, that may explain a wrong answer.
+
+    First an argument, or a field or an entry of one, is set to 0, 1, True, False or None, then a pair of
+    numbers to 1 or 0. Then come mistakes: a whole number is off by one, a number has the other sign, an array
+    has a row or a column of zeros, or is reversed or transposed, or two arguments are exchanged.
 
     Parameters
     ----------
@@ -590,11 +596,21 @@ def _smallest(asked: list[Asked], names: list[str]) -> list[str]:
         if all(isinstance(value, np.ndarray) and value.ndim for value in arguments.values()):
             continue
         inputs = ", ".join(f"{name}={_written(value)}" for name, value in arguments.items())
-        found, expected = _printed(question.found), _printed(question.expected)
+        found, expected = _told_apart(question)
+        if found == expected:
+            continue
         is_readable = "\n" not in inputs and not _OBJECT.search(inputs)
         if max(map(len, (inputs, found, expected))) <= SHORT and is_readable:
             sentences.append(f"Asked with {inputs}, it says {found}; expected {expected}.")
     return sorted(sentences, key=len)[:1]
+
+
+def _told_apart(question: Asked) -> tuple[str, str]:
+    """Write an answer and the right one: with six digits, or with all if six do not tell them apart."""
+    found, expected = _printed(question.found), _printed(question.expected)
+    if found == expected:
+        return _printed(question.found, repr), _printed(question.expected, repr)
+    return found, expected
 
 
 def _difference(asked: list[Asked], wrong: list[str]) -> list[str]:
@@ -620,25 +636,30 @@ def _first_wrong(found: Any, expected: Any, place: str) -> str:
     return f"{place} is {found!r}; expected {expected!r}"
 
 
-def _printed(parts: dict[str, Any]) -> str:
-    """Write an answer as Python would, from its parts."""
+def _six_digits(number: float) -> str:
+    """Write a real number with six digits."""
+    return f"{number:.6g}"
+
+
+def _printed(parts: dict[str, Any], number: Write = _six_digits) -> str:
+    """Write an answer as Python would, from its parts; `number` writes a real number."""
     values = tuple(parts.values())
-    return _written(values[0] if len(values) == 1 else values)
+    return _written(values[0] if len(values) == 1 else values, number)
 
 
-def _written(value: Any) -> str:
-    """Write a value as Python would, but an array as a list, and a number with six digits."""
+def _written(value: Any, number: Write = _six_digits) -> str:
+    """Write a value as Python would, but an array as a list; `number` writes a real number."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return number(value)
     if type(value) is list:
-        return f"[{', '.join(map(_written, value))}]"
+        return f"[{', '.join(_written(inner, number) for inner in value)}]"
     if type(value) is tuple:
         comma = "," if len(value) == 1 else ""
-        return f"({', '.join(map(_written, value))}{comma})"
+        return f"({', '.join(_written(inner, number) for inner in value)}{comma})"
     if type(value) is dict:
-        return f"{{{', '.join(f'{key!r}: {_written(inner)}' for key, inner in value.items())}}}"
+        return f"{{{', '.join(f'{key!r}: {_written(inner, number)}' for key, inner in value.items())}}}"
     return repr(value)
 
 
@@ -647,14 +668,17 @@ def _share(asked: list[Asked], names: list[str]) -> str:
     parts = [part for name in names for part in _parts(asked, name)]
     if not parts or any(part.found.shape != part.expected.shape for part in parts):
         return ""
-    wrong = sum(int((wrong_entries(part) | ~is_clear(part)).sum()) for part in parts)
+    masks = [wrong_entries(part) | ~is_clear(part) for part in parts]
+    wrong = sum(int(mask.sum()) for mask in masks)
     sizes = [np.size(question.expected[name]) for name in names for question in asked]
     if max(sizes) == 1:
         return "" if wrong == len(sizes) else f" in {wrong} of {len(sizes)} questions"
     if wrong == sum(sizes):
         return " in every entry"
-    zeros = sum(int((part.expected == 0).sum()) for part in parts)
-    if wrong == sum(part.expected.size for part in parts) - zeros and len(parts) == len(sizes):
+    are_nonzero = all(
+        np.array_equal(mask, part.expected != 0) for mask, part in zip(masks, parts, strict=True)
+    )
+    if are_nonzero and len(parts) == len(sizes):
         return " in every entry that is not zero"
     return f" in {wrong} of {sum(sizes)} entries"
 

@@ -44,6 +44,8 @@ RESULT = "the result"  # name of the part of a forward's answer that is not save
 ENOUGH = 12  # questions about a plain function, all of which a law of `diagnosis` has to explain
 # Classes of readers' engines. Their name alone does not tell: a cheat may call a class of its own Mine.
 _ENGINES: WeakSet[type] = WeakSet()
+# What `_changed` compares as Python writes it. Other objects may be written with their addresses.
+_VALUES = (str, bytes, int, float, complex, np.generic)
 Methods = dict[str, Any]
 Change = Callable[[dict[str, Any]], dict[str, Any]]  # takes the arguments of a question, returns other ones
 
@@ -617,6 +619,8 @@ def require_unchanged(now: Any, before: Any) -> None:
 def _changed(now: Any, before: Any) -> str:
     """Return the kind of the first array or container that has changed; "" if none has."""
     if isinstance(before, np.ndarray):
+        if now.dtype != before.dtype:
+            return "an array"
         has_nan = before.dtype.kind in "fc"
         return "" if np.array_equal(now, before, equal_nan=has_nan) else "an array"
     if isinstance(before, set):
@@ -633,9 +637,11 @@ def _changed(now: Any, before: Any) -> str:
     else:
         pairs = list(zip(now, before, strict=True))
     for new, old in pairs:
+        if type(new) is not type(old):
+            return kind
         if inner := _changed(new, old):
             return inner
-        if isinstance(old, str | int | float) and repr(new) != repr(old):  # NaN is like itself
+        if isinstance(old, _VALUES) and repr(new) != repr(old):  # NaN is like itself
             return kind
     return ""
 

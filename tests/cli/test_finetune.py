@@ -427,7 +427,7 @@ def test_a_column_that_is_named_twice_is_refused(run, sst2, tmp_path, capsys, co
         ("classify --model {run} film story --pair", "was fine-tuned for single texts, and two were given;"),
         (
             "classify --model {run} film --pair",
-            "--pair is for two TEXTs, and a line of a file is a pair if it has a tab; leave",
+            "--pair is for two TEXTs, and one was given; give the second as well",
         ),
         ("classify --model {new} film", "There is no folder '{new}'"),
         (

@@ -314,6 +314,14 @@ def test_zeros_are_right_by_any_factor():
     assert of_answers(pairs) == "The answer is wrong in every entry that is not zero."
 
 
+def test_as_many_wrong_entries_as_are_not_zero_are_not_the_same_entries():
+    is_zero = np.array([1, 1, 1, 0, 0, 0, 0, 0], bool)
+    is_wrong = np.array([1, 1, 0, 1, 0, 1, 1, 0], bool)
+    rights = np.where(is_zero, 0.0, RNG.standard_normal((3, 8)))
+    pairs = [(right + is_wrong * RNG.random(8), right) for right in rights]
+    assert of_answers(pairs) == "The answer is wrong in 15 of 24 entries."
+
+
 def test_words_and_comparisons_tell_which_questions_go_wrong():
     sides = [(1, 4), (5, 2), (3, 9), (8, 8), (2, 7), (6, 1), (1, 3)]
     given = [{"step": one, "warmup": other} for one, other in sides]
@@ -348,6 +356,19 @@ def test_an_example_is_short_and_never_shows_an_object():
     text = of_answers([(1 / 7, 2 / 7), (1 / 7, 0.5), (0.3, 1.0)], given)
     assert "Asked with D=2, q_mean=3, it says 0.3; expected 1." in text
     assert "object at" not in of_answers([(0.1, 0.2)], [{"x": object(), "n": 3}])
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "says"),
+    [
+        (np.float32(1 / 3), 1 / 3, "with n=1, it says 0.3333333432674408; expected 0.3333333333333333."),
+        ([1.0, 0.1234567], [1.0, 0.1234568], "it says [1.0, 0.1234567]; expected [1.0, 0.1234568]."),
+        (float("nan"), float("nan"), ""),
+    ],
+)
+def test_an_example_shows_as_many_digits_as_tell_two_answers_apart(found, right, says):
+    text = of_answers([(found, right)], [{"n": 1}])
+    assert text.endswith(says) and (says or "Asked" not in text)
 
 
 IN_PLACE = "x[x.real < 0] = 0\n    return x"

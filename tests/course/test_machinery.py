@@ -316,6 +316,16 @@ def test_an_update_leaves_alone_what_minibert_leaves_alone(lesson):
         ({"a": [1]}, "x['b'] = 1", "a dictionary"),
         ({3, 4}, "x.add(5)", "a set"),
         ([np.zeros(2), "text"], "x[0][1] = 1", "an array"),
+        ([np.zeros(2)], "x[0] = ['a', 'b']", "a list"),
+        ([np.zeros(2)], "x[0] = np.array(['a', 'b'])", "an array"),
+        ([[1], [2]], "x[1] = 5", "a list"),
+        ([[1], [2]], "x[1] = None", "a list"),
+        ([{3}], "x[0] = [3]", "a list"),
+        ([None, 1], "x[0] = 3", "a list"),
+        ({"a": None}, "x['a'] = 3", "a dictionary"),
+        ([np.int64(3)], "x[0] += 1", "a list"),
+        ([np.bool_(True)], "x[0] = np.bool_(False)", "a list"),
+        ([1j, b"a"], "x[0] = 2j", "a list"),
     ],
 )
 def test_whatever_an_answer_changes_of_its_arguments_is_told(lesson, argument, change, kind):
