@@ -57,7 +57,7 @@ from minibert.pretraining.budget import (
     timetable_of,
 )
 from minibert.pretraining.evaluation import TARGETS, error_text, score_with_shuffled
-from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
+from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
@@ -68,7 +68,6 @@ from minibert.training.loop import Batches, Loop, State, train
 from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
 EVALUATIONS = "evaluations of held-out text"
-ON_THE_WAY = f"  measured after the last step; those in metrics.jsonl on at most {PREVIEW_TARGETS:,} targets"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
 DIVERGED = 2.0  # times the loss of guessing at random
 REPEATED = 0.001  # the headline mentions repeated lines from this share on
@@ -549,7 +548,7 @@ def report_text(report: Mapping[str, Any]) -> str:
         Several lines.
     """
     if report["held_out"]:
-        lines = [metrics_text(report["held_out"]), ON_THE_WAY]
+        lines = [metrics_text(report["held_out"])]
     else:
         again = f"minibert evaluate --model {shlex.quote(report['folder'])} measures it"
         lines = [f"Held-out text was not measured (0 evaluations); {again}."]
