@@ -213,7 +213,7 @@ def _recipe_table() -> str:
         lengths = compact(recipe.seq_length or "*")
         lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
     lines.append("  further: with --model and no --size. Dropout is the model's; --lr is this")
-    lines.append("           if it is as wide as base, else a fifth of the --lr of its size, and at")
+    lines.append("           if it is as wide as base, else a fifth of that of its size, and at")
     lines.append(f"           least {NEW_HEAD_RATE:g} if it has no masked-LM head")
     lines.append("  any other L-H-A: like the size with the nearest H, then the nearest L")
     lines.append("  *: by the number of tokens that the run will read")
