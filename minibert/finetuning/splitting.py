@@ -45,7 +45,7 @@ def split(
     Raises
     ------
     InputError
-        When train or dev would be empty.
+        When train or dev would be empty, or each example has a class of its own.
     """
     if stratified:
         groups = _grouped(examples, GROUPED_BY)
@@ -54,12 +54,21 @@ def split(
         count = round(share * len(examples))
         held_out = set(_drawn(examples, count, SPLIT_SEED, GROUPED_BY))
     if not 0 < len(held_out) < len(examples):
+        if stratified:
+            _require_classes(strata(examples))
         problem = f"split_dev={share!r} of {len(examples):,} examples leaves train or dev empty"
         why = _why_undivided(examples, stratified)
         raise InputError(f"{problem}; give another share{why}, or {instead}.", split_dev=share)
     train = [example for index, example in enumerate(examples) if index not in held_out]
     dev = [examples[index] for index in sorted(held_out)]
     return train, dev
+
+
+def _require_classes(classes: Sequence[Any]) -> None:
+    """Raise InputError if no class has two examples, as where the column of the classes is one of numbers."""
+    if 2 < len(classes) == len(set(classes)):
+        problem = f"Each of the {len(classes):,} examples has a class of its own, such as {classes[0]!r}"
+        raise InputError(f"{problem}; check which column has the classes, or use `regress` for numbers.")
 
 
 def _why_undivided(examples: list[Any], stratified: bool) -> str:

@@ -288,6 +288,9 @@ def test_a_subset_is_always_the_same_and_in_order():
     assert len(dev) == 20 and sorted(train + dev) == examples
     with pytest.raises(InputError, match="split_dev=0.001 of 100 examples leaves train or dev empty"):
         splitting.split(examples, 0.001)
+    alone = [TextExample(str(n), f"text {n}", None, str(n)) for n in range(9)]
+    with pytest.raises(InputError, match="Each of the 9 examples has a class of its own, such as '0'; check"):
+        splitting.split(alone, 0.2, stratified=True)
     one_document = [TaggedSentence((str(n),), ("O",), 0) for n in range(100)]
     with pytest.raises(InputError, match="of one document are not divided: put lines -DOCSTART- between"):
         splitting.split(one_document, 0.5)
