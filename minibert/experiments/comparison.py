@@ -190,6 +190,14 @@ def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
     return Compared(letter, folder, options, read_metrics(folder), report)
 
 
+def _task_of(run: Compared) -> Task | None:
+    """Return the task of a fine-tuning; None for a pre-training."""
+    options = run.options
+    if isinstance(options, PretrainOptions):
+        return None
+    return registry.create(options.task, dict(options.columns))
+
+
 @explains_foreign_attributes
 @dataclass(frozen=True)
 class Comparison:
@@ -209,10 +217,7 @@ class Comparison:
     @cached_property
     def task(self) -> Task | None:
         """The task of fine-tunings; None for pre-trainings."""
-        options = self.runs[0].options
-        if isinstance(options, PretrainOptions):
-            return None
-        return registry.create(options.task, dict(options.columns))
+        return _task_of(self.runs[0])
 
     @cached_property
     def options(self) -> dict[str, list[Any]]:
@@ -252,7 +257,7 @@ class Comparison:
         notes = []
         for run in self.runs:
             try:
-                statistics[run.letter] = self._statistic(self.task, run)
+                statistics[run.letter] = self._statistic(run)
             except InputError as error:
                 notes.append(f"No interval with {run.letter}: {error}")
         first = self.runs[0].letter
@@ -281,8 +286,10 @@ class Comparison:
         return differences, notes
 
     @staticmethod
-    def _statistic(task: Task, run: Compared) -> tuple[list[Any], Statistic]:
+    def _statistic(run: Compared) -> tuple[list[Any], Statistic]:
         """Return the dev examples of a finished run, and its metric as a function of their indices."""
+        task = _task_of(run)  # with the columns of its own table
+        assert task is not None
         if run.report is None:
             raise InputError("it is not finished.")
         data = getattr(run.options, "data", "")

@@ -11,12 +11,13 @@ import pytest
 from command import ends_badly, notice  # noqa: F401 (a fixture)
 from html_page import Page, require_own_script, require_self_contained
 from small_corpus import write_corpus
-from small_tasks import small_options, write_sst2
+from small_tasks import reviews, small_options, write_sst2
 
 import minibert
 from minibert import cli
 from minibert.base.errors import InputError
 from minibert.experiments.comparison import LETTERS, Compared, Comparison, compare
+from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
@@ -182,6 +183,22 @@ def test_there_is_no_interval_where_examples_or_predictions_are_not_those_of_the
     found = compare([copies / "long", copies / "short"]).to_json()
     assert found["differences"] == [] and len(found["notes"]) in (1, 2)
     assert re.match(f"No interval {told}", found["notes"][0])
+
+
+def test_tables_whose_columns_have_other_names_are_compared_row_by_row(model, tmp_path):
+    rows = [f"{text},{label}" for text, label in reviews(40, 1)]
+    for name, columns in (("a", ("text", "label")), ("b", ("review", "stars"))):
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(columns), *rows]))
+        given = {
+            "columns": tuple(zip(("text", "label"), columns, strict=True)),
+            "split_dev": 0.5,
+            "epochs": 1,
+        }
+        options = FinetuneOptions("classify", str(tmp_path / f"{name}.csv"), model, engine="numpy", **given)
+        finetune(options, tmp_path / "run" / name, show=False)
+    found = compare([tmp_path / "run" / "a", tmp_path / "run" / "b"]).to_json()
+    assert found["notes"] == []
+    assert [(one["examples"], one["difference"]) for one in found["differences"]] == [(20, 0.0)]
 
 
 # curves
