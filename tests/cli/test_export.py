@@ -52,7 +52,7 @@ def google(tmp_path):
     return folder
 
 
-def test_a_left_to_right_classifier_is_not_handed_on_as_one_of_transformers(tmp_path, capsys):
+def test_a_left_to_right_classifier_is_not_handed_on_as_one_of_transformers(tmp_path, capsys, monkeypatch):
     for causal in (False, True):
         config = dataclasses.replace(CONFIG, is_decoder=causal)
         folder, out = tmp_path / f"model-{causal}", tmp_path / f"out-{causal}"
@@ -68,6 +68,7 @@ def test_a_left_to_right_classifier_is_not_handed_on_as_one_of_transformers(tmp_
         assert text["label"] in ("bad", "good")
     told = ends_badly(capsys, 2, *words_of(folder, tmp_path / "again", "--sentence-transformers", "cls"))
     assert "left to right [CLS] sees only itself" in told and not (tmp_path / "again").exists()
+    monkeypatch.setattr("minibert.hub.onnx.require_libraries", lambda: None)  # PyTorch may not be there
     told = ends_badly(capsys, 2, *words_of(folder, tmp_path / "again", "--onnx"))
     assert "reads its last token, LSTMs or windows, which transformers does not know" in told
 
