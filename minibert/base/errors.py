@@ -62,9 +62,8 @@ class InputWarning(UserWarning):
 REPEATING = ("sklearn.", "joblib.")
 INSIDE = ("minibert.", "contextlib", *REPEATING)
 SHOWN_ONCE = ("default", "module", "once")  # actions of Python's filters that show a warning once for a line
-_shown: dict[
-    tuple[str, str, int], Any
-] = {}  # text, file and line of warnings -> the registry of their module
+# Text, file and line of each warning that was shown -> the registry of its module.
+_shown: dict[tuple[str, str, int], Any] = {}
 
 
 def warn(message: str, **arguments: Any) -> None:

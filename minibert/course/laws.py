@@ -206,19 +206,38 @@ def product_of_numbers(parts: list[Part]) -> str:
     differences = np.array([float(part.difference.real.ravel()[0]) for part in parts])
     if not (np.all(differences > 0) or np.all(differences < 0)):
         return ""
-    table = np.array([[1.0, *(float(np.log(part.arguments[name])) for name in names)] for part in parts])
-    (constant, *powers), *_ = np.linalg.lstsq(table, np.log(abs(differences)), rcond=None)
-    whole = [round(float(power)) for power in powers]
+    numbers = np.array([[float(part.arguments[name]) for name in names] for part in parts])
+    number, powers = _fitted_product(numbers, abs(differences))
+    if number is None:
+        return ""
+    factors = []
+    if abs(number - 1) >= CLOSE_RATIO:
+        factors.append(_number(round(number, 6)))
+    for name, power in zip(names, powers, strict=True):
+        if power:
+            factors.append(name if power == 1 else f"{name}^{power}")
+    size = "large" if differences[0] > 0 else "small"
+    return f"is too {size} by {' · '.join(factors)}"
+
+
+# numbers: (questions, names), values: (questions,), all above 0
+def _fitted_product(numbers: Any, values: Any) -> tuple[float | None, list[int]]:
+    """Fit values by a constant times powers of numbers: a straight line, as the logarithms see it.
+
+    The constant is None unless whole powers, `MOST_FACTORS` factors at most, give all of the values.
+    """
+    logarithms = np.log(numbers)
+    table = np.column_stack([np.ones(len(values)), logarithms])
+    (constant, *exact), *_ = np.linalg.lstsq(table, np.log(values), rcond=None)
+    powers = [round(float(power)) for power in exact]
+    is_unique = np.linalg.matrix_rank(table) == table.shape[1]
+    if not is_unique or not 0 < sum(map(abs, powers)) <= MOST_FACTORS:
+        return None, powers
     number = float(np.exp(constant))
-    if np.linalg.matrix_rank(table) < len(names) + 1 or not 0 < sum(map(abs, whole)) <= MOST_FACTORS:
-        return ""
-    fitted = np.exp(table[:, 1:] @ whole)
-    if not close(abs(differences) / fitted, np.full(len(parts), number), CLOSE_RATIO):
-        return ""
-    of_name = {name: power for name, power in zip(names, whole, strict=True) if power}
-    factors = [name if power == 1 else f"{name}^{power}" for name, power in of_name.items()]
-    leading = [] if abs(number - 1) < CLOSE_RATIO else [_number(round(number, 6))]
-    return f"is too {'large' if differences[0] > 0 else 'small'} by {' · '.join([*leading, *factors])}"
+    products = np.exp(logarithms @ powers)
+    if not close(values / products, np.full(len(values), number), CLOSE_RATIO):
+        return None, powers
+    return number, powers
 
 
 def _is_positive(value: Any) -> bool:

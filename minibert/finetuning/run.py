@@ -380,10 +380,7 @@ def predict(
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
             for example, prediction in zip(examples, answers, strict=True):
                 predictions.append(prediction)
-                row = prediction if isinstance(prediction, dict) else {"prediction": prediction}
-                row = first.task.asked(example) | row
-                if hasattr(example, "id"):
-                    row = {"id": example.id} | row
+                row = _row_of(first.task, example, prediction)
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
         # Before the lines get their name, which says that `out` holds predictions: an interrupted call can be
         # repeated.
@@ -408,6 +405,13 @@ def predict(
         measured = asked.measured(predictions)
         report |= results.compared_with_majority(measured) | results.compared_with_constant(measured)
     return report
+
+
+def _row_of(task: Task, example: Any, prediction: Any) -> dict[str, Any]:
+    """Return what `predict` writes of an example: its id, what was asked, and the prediction."""
+    row = {"id": example.id} if hasattr(example, "id") else {}
+    row |= task.asked(example)
+    return row | (prediction if isinstance(prediction, dict) else {"prediction": prediction})
 
 
 def _majority(

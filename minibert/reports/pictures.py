@@ -57,6 +57,14 @@ def points(lines: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
     return np.array(points, float).reshape(-1, 2)
 
 
+def _positions(last: float, axis: str) -> list[float]:
+    """Choose the numbers at a horizontal axis that ends at `last`: whole ones, where it counts steps."""
+    positions = [tick for tick in ticks(0.0, last) if tick <= last]
+    if axis == "step":
+        return [tick for tick in positions if tick == int(tick)]
+    return positions
+
+
 def picture(
     title: str,
     curves: Sequence[Curve],
@@ -106,9 +114,7 @@ def picture(
     last = max(shortest, last or max(curve.points[:, 0].max() for curve in curves))
     drawn = [path for curve in curves for path in _paths(curve, title)]
     heights = _heights(drawn, band, lines)
-    positions = [tick for tick in ticks(0.0, last) if tick <= last]
-    if axis == "step":
-        positions = [tick for tick in positions if tick == int(tick)]
+    positions = _positions(last, axis)
     low, high = heights[0], heights[-1]
 
     def x(position: Any) -> Any:
