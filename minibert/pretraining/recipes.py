@@ -88,7 +88,7 @@ def recipe_for(size: str) -> SizeRecipe:
 def further_rate(model: BertConfig, new_head: bool = False) -> float:
     """Return the learning rate for training a model further: a fifth of the rate of its size.
 
-    At the paper's 2e-5, a small model hardly learns from 300 steps on another text (docs/getting-started.md).
+    At Google's 2e-5, a small model hardly learns from 300 steps on another text (docs/getting-started.md).
 
     Parameters
     ----------

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from course import execute, notebooks
+from course import execute, execute_definitions, notebooks
 
 from minibert import course
 from minibert.course.diagnosis import Asked, Probe, diagnose, names_in, parts_of
-from minibert.course.exercises import definitions, exercises
+from minibert.course.exercises import exercises
 from minibert.course.judging import _cases, compare
 from minibert.course.running import Rejected
 from minibert.model.ops import Ops
@@ -487,11 +487,7 @@ def said_of(wrong):
     exercise = next(one for one in exercises(path) if one.number == wrong.exercise)
     lesson = course.begin(wrong.exercise[:2])
     namespace = {"__name__": "__main__", "lesson": lesson}
-    for node in ast.parse(definitions(path)).body:
-        try:
-            execute(ast.unparse(node), namespace)
-        except NameError:  # it needs what the notebook computes
-            continue
+    execute_definitions(path, namespace)
     parts = [ast.get_source_segment(exercise.solution, one) for one in ast.parse(exercise.solution).body]
     for part in parts:
         if part.startswith(f"def {wrong.function}("):

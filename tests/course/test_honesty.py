@@ -1,16 +1,15 @@
 """What answers may be made of: each cheat is refused with its reason, and every solution is allowed."""
 
-import ast
 import functools
 import linecache
 
 import numpy as np
 import pytest
-from course import execute, notebooks
+from course import execute, execute_definitions, notebooks
 
 from minibert.core.ops.primitives import LinearSaved
 from minibert.course import mine
-from minibert.course.exercises import definitions, exercises
+from minibert.course.exercises import exercises
 from minibert.course.honesty import honest
 from minibert.course.judging import is_operation
 from minibert.course.lesson import OPERATIONS
@@ -103,11 +102,7 @@ def test_a_helper_that_cheats_and_the_route_of_the_check_are_refused():
 @pytest.mark.parametrize("path", [one for one in notebooks() if exercises(one)], ids=lambda path: path.stem)
 def test_every_solution_is_allowed(path):
     namespace = {"__name__": "__main__"}
-    for node in ast.parse(definitions(path)).body:
-        try:
-            execute(ast.unparse(node), namespace)
-        except NameError:  # it needs what the notebook computes
-            continue
+    execute_definitions(path, namespace)
     for exercise in exercises(path):
         execute(exercise.solution, namespace)
         for name in exercise.functions:
@@ -119,11 +114,7 @@ def test_the_solutions_of_all_chapters_can_be_kept_together():
     kept = {}
     for path in notebooks():
         namespace = {"__name__": "__main__"}
-        for node in ast.parse(definitions(path)).body:
-            try:
-                execute(ast.unparse(node), namespace)
-            except NameError:  # it needs what the notebook computes
-                continue
+        execute_definitions(path, namespace)
         for exercise in exercises(path):
             execute(exercise.solution, namespace)
             kept |= {name: namespace[name] for name in exercise.functions if is_operation(name)}

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from course import execute, notebooks
+from course import execute, execute_definitions, notebooks
 
 from minibert import course
-from minibert.course.exercises import definitions, exercises
+from minibert.course.exercises import exercises
 
 SEED = 3
 # Each answer begins with a header: the exercise, what the verdict has to contain ("right": it is accepted,
@@ -52,11 +52,7 @@ def verdict(answer):
     path = next(one for one in notebooks() if one.name.startswith(answer.exercise[:2]))
     lesson = course.begin(answer.exercise[:2])
     namespace = {"__name__": "__main__", "lesson": lesson}
-    for node in ast.parse(definitions(path)).body:
-        try:
-            execute(ast.unparse(node), namespace)
-        except NameError:  # it needs what the notebook computes
-            continue
+    execute_definitions(path, namespace)
     for exercise in exercises(path):
         execute(exercise.solution, namespace)
         if exercise.number == answer.exercise:

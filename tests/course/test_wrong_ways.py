@@ -3,10 +3,10 @@
 import ast
 
 import pytest
-from course import execute, notebooks
+from course import execute, execute_definitions, notebooks
 
 from minibert import course
-from minibert.course.exercises import definitions, exercises
+from minibert.course.exercises import exercises
 
 RICHARDSON = """
 def complex_derivative(f, x, v):
@@ -49,11 +49,7 @@ def verdicts(number, code, seeds=range(2)):
     exercise = next(one for one in exercises(path) if one.number == number)
     lesson = course.begin(number[:2])
     namespace = {"__name__": "__main__", "lesson": lesson}
-    for node in ast.parse(definitions(path)).body:
-        try:
-            execute(ast.unparse(node), namespace)
-        except NameError:  # it needs what the notebook computes
-            continue
+    execute_definitions(path, namespace)
     execute(exercise.solution, namespace)
     execute(code, namespace)
     for seed in seeds:

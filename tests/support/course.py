@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.course.exercises import Exercise, cells, exercises, notebook_folder
+from minibert.course.exercises import Exercise, cells, definitions, exercises, notebook_folder
 
 MAGIC = re.compile(r"^%.*$", re.M)
 _numbers = count()
@@ -27,6 +27,15 @@ def execute(text: str, namespace: dict[str, Any], name: str = "cell") -> None:
     text = MAGIC.sub("", text)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(compile(text, file, "exec"), namespace)
+
+
+def execute_definitions(path: Path, namespace: dict[str, Any]) -> None:
+    """Run the imports and definitions of a notebook, but for those that need what it computes."""
+    for node in ast.parse(definitions(path)).body:
+        try:
+            execute(ast.unparse(node), namespace)
+        except NameError:
+            continue
 
 
 class Walk:
