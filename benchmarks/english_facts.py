@@ -2,12 +2,13 @@
 
     python benchmarks/english_facts.py RUN [--packed minibert/pretrained/english] [--book FILE] [--threads N]
 
-Prints Markdown: the size, how long the run took, its losses on held-out text by step and at the end, by how
-much rounding changed the weights, and, where a book is named, what that costs in nats per byte. What an
-unfinished run does not say yet is left out.
+Prints Markdown: the size, how long the run took, a digest of its first steps, its losses on held-out text by
+step and at the end, by how much rounding changed the weights, and, where a book is named, what that costs in
+nats per byte. What an unfinished run does not say yet is left out.
 """
 
 import argparse
+import hashlib
 import math
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from minibert.base.json_files import parse_json, read_json
 from minibert.pretraining.evaluation import error_text
 from minibert.pretraining.predict import evaluate_words
 
+FIRST = 200  # steps; as every step depends on those before it, their losses tell that two runs are the same
 Facts = dict[str, Any]
 
 
@@ -47,7 +49,8 @@ def facts(run: Path, packed: Path, book: Path | None, threads: int | None) -> It
     str
     """
     records = list(records_of(run))
-    yield from table(("", ""), (*size(run, packed), *length(records), *at_the_end(run)))
+    rows = (*size(run, packed), *length(records), *beginning(records), *at_the_end(run))
+    yield from table(("", ""), rows)
     yield ""
     yield from table(("step", "tokens in a text", "held-out loss", "accuracy"), losses(records))
     yield ""
@@ -82,6 +85,14 @@ def length(records: list[Facts]) -> Iterator[tuple[str, str]]:
     hours, seconds = divmod(last["seconds"], 3600)
     yield "steps, tokens", f"{last['step']:,}, {last['tokens']:,}"
     yield "time", f"{hours:.0f} h {seconds / 60:.0f} min, {last['tokens'] / last['seconds']:,.0f} tokens/s"
+
+
+def beginning(records: list[Facts]) -> Iterator[tuple[str, str]]:
+    """Yield a digest of the losses and gradients' norms of the first steps, which are stored exactly."""
+    steps = [record for record in records if "loss" in record and record["step"] <= FIRST]
+    told = "".join(f"{one['step']} {one['loss']!r} {one['gradient_norm']!r}\n" for one in steps)
+    digest = hashlib.sha256(told.encode()).hexdigest()
+    yield f"SHA-256 of the losses and norms of the first {len(steps)} steps", f"`{digest[:16]}`"
 
 
 def at_the_end(run: Path) -> Iterator[tuple[str, str]]:

@@ -145,9 +145,17 @@ def card_of(run: Path, about: Exported) -> str:
 
 
 def before(run: Path, name: str) -> str:
-    """Return the line about the run beside it that this one began with."""
-    report = read_json(run.parent / name / "report.json", {"steps": int, "tokens": int})
-    return f"- Before: {report['steps']:,} steps, {report['tokens']:,} tokens, on single texts."
+    """Return the lines about the run, or the packed model, of that name beside it, with which it began."""
+    begun = run.parent / name
+    if (begun / "report.json").exists():
+        report = read_json(begun / "report.json", {"steps": int, "tokens": int})
+        texts = "single texts" if untrained_in(begun) else "pairs"
+        return f"- Before: {report['steps']:,} steps, {report['tokens']:,} tokens, on {texts}."
+    card = (begun / CARD).read_text("utf-8")
+    earlier = re.findall("^- Before: .*$", card, flags=re.M)
+    [last] = re.findall("^- ([0-9,]+ steps, [0-9,]+ tokens), ", card, flags=re.M)
+    texts = "pairs" if "does one span follow another" in card else "single texts"
+    return "\n".join([*earlier, f"- Before: {last}, on {texts}."])
 
 
 def replaced(pattern: str, text: str, card: str) -> str:

@@ -1,6 +1,7 @@
 """The model in the package is a run in float16, without what was not trained, and with its digests."""
 
 import json
+import re
 import subprocess
 
 import english_facts
@@ -67,6 +68,32 @@ def test_facts_tell_what_the_run_recorded_and_what_rounding_changed(run, tmp_pat
     largest, share = told["largest change by rounding"], told["change by rounding, share of the norm"]
     assert f"by at most {largest} in float16, all weights together by {share} of their length." in text
     assert "nats per byte" not in text  # as no book was named
+
+
+def test_facts_tell_runs_with_other_losses_apart(run):
+    records = list(english_facts.records_of(run))
+    [(told, digest)] = english_facts.beginning(records)
+    assert told.endswith("first 2 steps")
+    records[0]["loss"] = float(np.nextafter(records[0]["loss"], 0))
+    assert list(english_facts.beginning(records)) != [(told, digest)]
+
+
+@pytest.mark.filterwarnings("ignore:This model was pre-trained on sequences of up to 16")
+def test_the_card_lists_what_the_packed_model_was_trained_on_before(run, tmp_path):
+    english_pack.pack(run, tmp_path / "packed")
+    more = {"model": tmp_path / "packed", "vocab": run, "steps": 3, "seq_length": "16", "batch_size": 2}
+    corpus = write_corpus(tmp_path / "text.txt")
+    minibert.pretrain(corpus, out=tmp_path / "more", show=False, **more)
+    english_pack.pack(tmp_path / "more", tmp_path / "packed-again")
+    card = (tmp_path / "packed-again" / "README.md").read_text("utf-8")
+    tokens = json.loads((run / "report.json").read_text("utf-8"))["tokens"]
+    assert f"- Before: 2 steps, {tokens:,} tokens, on single texts.\n" in card
+    minibert.pretrain(
+        corpus, out=tmp_path / "third", show=False, **(more | {"model": tmp_path / "packed-again"})
+    )
+    english_pack.pack(tmp_path / "third", tmp_path / "english")
+    card = (tmp_path / "english" / "README.md").read_text("utf-8")
+    assert card.count("\n- Before: ") == 2 and re.search("^- Before: 3 steps, .* on pairs.$", card, re.M)
 
 
 def test_the_card_names_the_sources_of_the_text_and_how_to_use_the_model(run, tmp_path):
