@@ -27,7 +27,7 @@ from minibert.model.ops import Ops
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import name_of_texts
-from minibert.reports.contents import FinetuneReport, PretrainReport
+from minibert.reports.contents import FinetuneReport, HeldOutBefore, PretrainReport
 from minibert.reports.markup import framed
 from minibert.reports.page import REPORT_FILE
 from minibert.reports.results import load_report, report_text
@@ -124,8 +124,13 @@ class Run(Generic[Report], metaclass=ExplainsNames):
             held_out = dict.fromkeys(UNKNOWN) | held_out
             if held_out["next_majority"] is None:
                 held_out["next_accuracy"] = None
+        before = report.get("held_out_before")
+        if before is not None and (wrong := schema_error(before, HeldOutBefore.__annotations__)):
+            raise InputError(f"{path} can't be read: in 'held_out_before' {wrong}; {remedy}.")
         examples = [{"answer": None} | example for example in report["examples"]]
-        whole: Any = {"page": None} | report | {"held_out": held_out, "examples": examples}
+        whole: Any = (
+            {"page": None, "held_out_before": None} | report | {"held_out": held_out, "examples": examples}
+        )
         return cls(folder, whole)
 
     @cached_property

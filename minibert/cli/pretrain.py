@@ -7,7 +7,8 @@ that `transformers` can load. report.html shows the loss, the speed and the
 settings, also during training; explorer.html, written at the end unless the
 model is large, lets you type and look inside the model (see minibert show).
 A small model that has read texts of 128 tokens is compared with the one in the
-package on held-out words.
+package on held-out words. With --model, held-out text is measured before the
+first step, too: the report says what the further training has changed.
 
 Progress goes to the error stream: losses (and accuracies), the speed, and what
 share of the machine's peak rate of floating-point operations that is. The

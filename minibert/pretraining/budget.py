@@ -44,6 +44,7 @@ MARGIN = 0.97  # share of the time that is planned, as the speed of a machine va
 CORRECTIONS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # shares of the schedule after which the plan is corrected
 NO_CHANGE = 0.01  # the schedule stays as it is if a smaller share of the remaining steps would change
 FINISHING_SECONDS = 5.0  # for writing the page and the files
+KEPT = ("new_head", "before")  # what a new plan takes from the old one: facts about the weights before step 1
 REHEARSED_RATE = 1e-6  # so low that a rehearsal hardly changes the numbers that it computes with
 
 
@@ -158,7 +159,8 @@ def plan_steps(
         trained = None
         if state.step:
             trained = task.config_after(state, timetable_of(state)).trained_length
-        state.plan = {"budget": budget, "replanned": (state.step, trained or 0)}
+        kept = {name: state.plan[name] for name in KEPT if name in state.plan}
+        state.plan = {"budget": budget, "replanned": (state.step, trained or 0)} | kept
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:
@@ -292,11 +294,11 @@ def affordable_steps(
     lengths, shares = zip(*task.options.lengths, strict=True)
     seconds = _step_seconds(task, state, lengths, info)
     per_step = sum(part * at_length for part, at_length in zip(shares, seconds, strict=True))
-    on_the_way, at_the_end = evaluation_seconds(task, state)
-    measuring = on_the_way + at_the_end
+    on_the_way, whole = evaluation_seconds(task, state)
+    measuring = on_the_way + whole
     share = min(1.0, HELD_OUT * 60 * minutes / measuring) if measuring else 1.0
     left = MARGIN * (60 * minutes - (time.monotonic() - began))
-    left = left - share * at_the_end - FINISHING_SECONDS
+    left = left - share * whole - FINISHING_SECONDS
     steps = max(len(lengths), int((left - share * on_the_way) / per_step))
 
     fit = f"{counted(steps, 'step')} of {1000 * per_step:.0f} ms fit into {counted(minutes, 'minute')}"
@@ -358,7 +360,7 @@ def seconds_per_step(
 
 
 def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
-    """Estimate the seconds of the evaluations during the run and at its end, by timing a short one.
+    """Estimate the seconds of the evaluations during the run, and of all targets, by timing a short one.
 
     Parameters
     ----------
@@ -369,8 +371,10 @@ def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
 
     Returns
     -------
-    on_the_way, at_the_end : float
-        Both 0 if nothing is evaluated.
+    on_the_way : float
+        Of the evaluations during the run; 0 if nothing is evaluated.
+    whole : float
+        Of those of all targets, at the end of the run and, with `model`, before its first step.
     """
     if not task.options.evaluations:
         return 0.0, 0.0
@@ -380,5 +384,5 @@ def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
     task.score(state.params, batches)
     once = 4 * (time.monotonic() - began)
     on_the_way = task.options.evaluations * once
-    at_the_end = 2 * TARGETS / PREVIEW_TARGETS * once  # twice: shuffled text is measured, too
-    return on_the_way, at_the_end
+    whole = task.whole_evaluations * TARGETS / PREVIEW_TARGETS * once
+    return on_the_way, whole

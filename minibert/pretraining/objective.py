@@ -295,6 +295,27 @@ class Pretraining:
             share = self.measured_share(timetable.planned_total) if self.options.steps else 1.0
         return math.ceil(targets * share)
 
+    def held_out_whole(self, state: State, timetable: Timetable) -> list[Batch]:
+        """Make the held-out batches of the last evaluation, the same as those measured before training.
+
+        Parameters
+        ----------
+        state : State
+            State of the run, for its plan.
+        timetable : Timetable
+            How many steps there are.
+        """
+        targets = self.held_out_targets(state, timetable, TARGETS)
+        if "before" in state.plan:  # a longer run would measure more, which could not be compared
+            targets = state.plan["before"]["targets"]
+        return self.held_out_batches(self.options.longest, targets)
+
+    @property
+    def whole_evaluations(self) -> int:
+        """Return how often a run scores all its held-out targets."""
+        at_the_end = 1 if self.options.left_to_right else 2  # the second time with shuffled contexts
+        return at_the_end + bool(self.options.model)  # trained weights are measured before training, too
+
     def measured_share(self, steps: int) -> float:
         """Return the share of the usual held-out targets that a run of this length is evaluated on.
 
@@ -310,8 +331,7 @@ class Pretraining:
             least `LEAST_TARGETS` are measured at the end.
         """
         o = self.options
-        at_the_end = TARGETS if o.left_to_right else 2 * TARGETS  # the second time with shuffled contexts
-        targets = at_the_end + o.evaluations * PREVIEW_TARGETS
+        targets = self.whole_evaluations * TARGETS + o.evaluations * PREVIEW_TARGETS
         standard = InstanceOptions()
         masked = 1.0 if o.left_to_right else standard.masked_lm_prob * standard.mask_rates[0]
         usual_work = FORWARD * targets / masked

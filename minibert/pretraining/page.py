@@ -170,7 +170,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             loss=f"{sum(losses) / len(losses):.3f}" if losses else None,
             last=len(losses),
             findings=findings,
-            figures=held_out_rows(held_out) if held_out else [],
+            figures=held_out_rows(held_out, report["held_out_before"]) if report and held_out else [],
             loss_curve=[self._losses(metrics, held_out)],
             examples=report["examples"] if report else [],
             speeds=self._speeds(metrics),
@@ -184,6 +184,8 @@ class RunPage(AbstractContextManager["RunPage"]):
     def _losses(self, metrics: Metrics, held_out: dict[str, Any] | None) -> dict[str, Any] | None:
         """Draw the training and held-out loss, with lines for predictions without context."""
         evaluations = points(metrics, "held_out_loss")
+        if before := self._state.plan.get("before"):
+            evaluations = np.vstack([(0, before["loss"]), evaluations])
         floors = [(self.text_unigram, "unigram entropy of the text")]
         if held_out:
             evaluations = np.vstack([evaluations, (self._state.step, held_out["loss"])])

@@ -56,7 +56,7 @@ from minibert.pretraining.budget import (
     resolve_auto,
     timetable_of,
 )
-from minibert.pretraining.evaluation import TARGETS, error_text, score_with_shuffled
+from minibert.pretraining.evaluation import error_text, score_with_shuffled
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
@@ -64,6 +64,8 @@ from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
 from minibert.reports import doctor
+from minibert.reports.contents import HeldOutBefore
+from minibert.reports.results import change_text
 from minibert.training.loop import Batches, Loop, State, train
 from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
@@ -287,6 +289,7 @@ def _train(
     info(_headline(task, state, timetable))
     if state.step == timetable.total:
         info("All of these steps are done; to go on, give more steps or minutes.")
+    _measure_before(task, state, timetable, show, info)
     peak = _peak(task, info)
     with ExitStack() as contexts:
         log: Log = NoLog()
@@ -301,6 +304,18 @@ def _train(
         batches, loop = _PlannedRun(task, state, timetable, run, traced, log).ahead(state)
         train(task.ops, state, batches, task.objective(state.params.config), loop, log)
     return task, state, page
+
+
+def _measure_before(
+    task: Pretraining, state: State, timetable: Timetable, show: bool, info: LogMessage
+) -> None:
+    """Measure trained weights on held-out text before the first step; the plan keeps the result."""
+    if state.step or not (task.options.model and task.options.evaluations):
+        return
+    batches = task.held_out_whole(state, timetable)
+    before, _ = score_with_shuffled(partial(task.score, state.params), batches, None, show)
+    state.plan["before"] = {name: getattr(before, name) for name in HeldOutBefore.__annotations__}
+    info(f"Before training, the held-out loss is {before.loss:.3f} nats.")
 
 
 def _untraced(evaluate: Callable[..., Any]) -> Callable[..., Any]:
@@ -467,6 +482,7 @@ def _finish(
         examples = _examples(task, model)
     report = {
         "held_out": held_out,
+        "held_out_before": state.plan.get("before"),
         "left_to_right": options.left_to_right,
         "size": config.size,
         "parameters": params.count(),
@@ -511,8 +527,7 @@ def _measured(
     show: bool,
 ) -> dict[str, Any]:
     """Measure a trained model on held-out text, and with the contexts of its targets shuffled."""
-    targets = task.held_out_targets(state, timetable, TARGETS)
-    batches = task.held_out_batches(task.options.longest, targets)
+    batches = task.held_out_whole(state, timetable)
     special_ids = None if task.mask_id is None else task.text.tokenizer.special_ids
     scored = partial(task.score, state.params)
     plain, shuffled = score_with_shuffled(scored, batches, special_ids, show)
@@ -548,7 +563,7 @@ def report_text(report: Mapping[str, Any]) -> str:
         Several lines.
     """
     if report["held_out"]:
-        lines = [metrics_text(report["held_out"])]
+        lines = [metrics_text(report["held_out"], before=report["held_out_before"])]
     else:
         again = f"minibert evaluate --model {shlex.quote(report['folder'])} measures it"
         lines = [f"Held-out text was not measured (0 evaluations); {again}."]
@@ -574,7 +589,11 @@ def report_text(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def metrics_text(metrics: dict[str, Any], corpus: Sequence[str] = ()) -> str:
+def metrics_text(
+    metrics: Mapping[str, Any],
+    corpus: Sequence[str] = (),
+    before: Mapping[str, Any] | None = None,
+) -> str:
     """Format the metrics of a text for people.
 
     Parameters
@@ -584,6 +603,8 @@ def metrics_text(metrics: dict[str, Any], corpus: Sequence[str] = ()) -> str:
     corpus : sequence of str, default ()
         What was measured: files, folders or globs, of which nobody knows whether the model has read them; by
         default the documents that its run held out.
+    before : dict, optional
+        Metrics of the same targets before training: `held_out_before` of a report.
 
     Returns
     -------
@@ -600,6 +621,8 @@ def metrics_text(metrics: dict[str, Any], corpus: Sequence[str] = ()) -> str:
         rows.append(("Measured on", printable(some_of(corpus))))
         loss_name = f"Loss on {what}"
     rows.append((loss_name, f"{loss:.3f} nats ({targets})"))
+    if before:
+        rows.append(("  before this training", f"{before['loss']:.3f} nats ({change_text(metrics, before)})"))
     for of_what, name in (("these targets", "unigram"), ("the whole text", "text_unigram")):
         entropy = metrics[name]
         side = "under" if loss <= entropy else "over"

@@ -188,6 +188,15 @@ class HeldOutMetrics(TypedDict):
     documents: int | None
 
 
+class HeldOutBefore(TypedDict):
+    """Metrics of trained weights on held-out text, before they were trained further."""
+
+    loss: float  # nats
+    accuracy: float
+    next_accuracy: float | None
+    targets: int  # the same as those at the end
+
+
 class FilledGap(TypedDict):
     """Guesses for a gap in a text, the most probable first, and the original word if it is known."""
 
@@ -200,6 +209,7 @@ class PretrainReport(TypedDict):
     """The report of a pre-training."""
 
     held_out: HeldOutMetrics | None
+    held_out_before: HeldOutBefore | None  # None unless the run began with trained weights
     left_to_right: bool
     size: str
     parameters: int

@@ -414,13 +414,17 @@ def remove_spent(folder: Path) -> None:
             warn(f"{kept}; the run needs it no longer, so remove it yourself.")
 
 
-def held_out_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+def held_out_rows(
+    metrics: Mapping[str, Any], before: Mapping[str, Any] | None = None
+) -> list[tuple[str, str]]:
     """Return the metrics on held-out text for people, without those that are None.
 
     Parameters
     ----------
     metrics : dict
         `held_out` of a report: all fields of HELD_OUT, and `targets`, the number of predicted tokens.
+    before : dict, optional
+        `held_out_before` of the report: metrics before further training.
 
     Returns
     -------
@@ -432,7 +436,35 @@ def held_out_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         for name, text in names.items():
             if metrics[name] is not None:
                 rows.append((text, f"{metrics[name]:{form}}"))
+            if before and before.get(name) is not None:
+                rows.append((f"{text}, before this training", f"{before[name]:{form}}"))
+    if before:
+        rows.append(("by this training", change_text(metrics, before)))
     return rows
+
+
+def change_text(metrics: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """Say how much further training has changed the loss on the same held-out targets.
+
+    Parameters
+    ----------
+    metrics : dict
+        `held_out` of a report.
+    before : dict
+        `held_out_before` of the report.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> change_text({"loss": 2.5}, {"loss": 2.75})
+    'the loss has fallen by 0.250'
+    """
+    change = metrics["loss"] - before["loss"]
+    direction = "fallen" if change <= 0 else "risen"
+    return f"the loss has {direction} by {abs(change):.3f}"
 
 
 def measured_text(report: Mapping[str, Any]) -> str:

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
+from html_page import Page
 from small_corpus import write_corpus
 
 import minibert
@@ -212,3 +214,84 @@ def test_one_document_has_no_standard_error(tmp_path):
     found, _ = evaluate(tmp_path / "run", (str(one),), targets=100)
     assert found.standard_error is None and found.documents == 1
     assert dataclasses.asdict(found)["standard_error"] is None
+
+
+def further(corpus, trained, **more):
+    return small_options(corpus, **{"model": str(trained), "vocab_size": 8192, "size": None} | more)
+
+
+@pytest.fixture(scope="module")
+def trained(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("trained") / "run"
+    pretrain(small_options(corpus, steps=2), out, show=False)
+    return out
+
+
+@pytest.fixture
+def scored_tokens(monkeypatch):
+    """The number of tokens of every evaluation."""
+    tokens = []
+    score = Pretraining.score
+
+    def counted(task, params, batches):
+        metrics = score(task, params, batches)
+        tokens.append(metrics.tokens)
+        return metrics
+
+    monkeypatch.setattr(Pretraining, "score", counted)
+    return tokens
+
+
+@pytest.mark.usefixtures("few_passes")
+def test_trained_weights_are_measured_before_further_training(corpus, trained, tmp_path, scored_tokens):
+    out = tmp_path / "run"
+    report = pretrain(further(corpus, trained, learning_rate=1e-2), out, show=False)
+    before, after = report["held_out_before"], report["held_out"]
+    assert before["targets"] == after["targets"] and after["loss"] < before["loss"]
+    first, *_, plain, _ = scored_tokens
+    assert first == plain and len(scored_tokens) == 1 + 3 + 2  # before, during, and twice at the end
+    change = f"the loss has fallen by {before['loss'] - after['loss']:.3f}"
+    assert f"  before this training              {before['loss']:.3f} nats ({change})" in report_text(report)
+    rows = Page((out / "report.html").read_text("utf-8")).rows
+    assert ["loss, nats, before this training", f"{before['loss']:.3f}"] in rows
+    assert ["accuracy, before this training", f"{before['accuracy']:.1%}"] in rows
+    assert ["by this training", change] in rows
+    assert f"held-out, step 0: {before['loss']:.3f}" in Page((out / "report.html").read_text()).said("title")
+    assert str(Run.open(out)) == report_text(report)
+
+
+@pytest.mark.usefixtures("few_passes")
+def test_value_before_training_is_that_of_the_weights_it_began_with(corpus, trained, tmp_path):
+    report = pretrain(further(corpus, trained, learning_rate=1e-12), tmp_path / "run", show=False)
+    before, after = report["held_out_before"], report["held_out"]
+    assert {name: after[name] for name in before} == pytest.approx(before)
+
+
+@pytest.mark.usefixtures("few_passes")
+def test_resumed_run_keeps_the_value_before_training(corpus, trained, tmp_path, scored_tokens):
+    text = write_corpus(tmp_path / "text.txt", documents=400)  # of which a longer run measures more
+    options = further(text, trained, batch_size=64, steps=2)
+    first = pretrain(options, tmp_path / "run", show=False)
+    scored_tokens.clear()
+    longer = PretrainOptions.resumed(tmp_path / "run" / "training.json", steps=40, evaluations=1)
+    again = pretrain(longer, tmp_path / "run", show=False, resume=True)
+    assert again["held_out_before"] == first["held_out_before"]
+    assert again["held_out"]["targets"] == again["held_out_before"]["targets"]
+    assert len(scored_tokens) == 1 + 2
+
+
+@pytest.mark.usefixtures("few_passes")
+def test_new_weights_and_unmeasured_runs_have_no_value_before_training(corpus, trained, tmp_path):
+    report = pretrain(small_options(corpus), tmp_path / "new", show=False)
+    assert report["held_out_before"] is None and "before this training" not in report_text(report)
+    report = pretrain(further(corpus, trained, evaluations=0), tmp_path / "unmeasured", show=False)
+    assert report["held_out_before"] is None and "before this training" not in report_text(report)
+
+
+def test_damaged_value_before_training_is_reported(trained, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    report = json.loads((folder / "report.json").read_text())
+    (folder / "report.json").write_text(json.dumps(report | {"held_out_before": {"loss": "low"}}))
+    with pytest.raises(minibert.InputError, match="in 'held_out_before' 'loss' is 'low', expected a number"):
+        Run.open(folder)

@@ -436,10 +436,11 @@ def test_a_new_head_has_a_rate_of_its_own(source, given, rate, corpus, tmp_path,
     out = tmp_path / "further"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        pretrain(PretrainOptions((str(corpus),), model=folder, **given), out, show=False)
+        report = pretrain(PretrainOptions((str(corpus),), model=folder, **given), out, show=False)
+    assert report["new_head"] == (source == "headless")  # which the doctor asks
     assert PretrainOptions.load(out / "training.json").learning_rate == pytest.approx(rate)
     announced = [str(one.message) for one in caught if "no masked-LM head" in str(one.message)]
     assert len(announced) == (source == "headless") and all(f"{rate:g}" in one for one in announced)
-    assert "new_head" not in latest(out / "checkpoints").state["plan"]
+    assert latest(out / "checkpoints").state["plan"]["new_head"] == (source == "headless")
     longer = PretrainOptions.resumed(out / "training.json", steps=3)
     assert pretrain(longer, out, resume=True, show=False)["steps"] == 3
