@@ -34,7 +34,7 @@ from minibert.base.json_files import read_json
 from minibert.base.options import option
 from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
-from minibert.finetuning.examples import Rows
+from minibert.finetuning.examples import TRAINED_TEXTS, Rows, trained_texts, warn_of_trained_texts
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneArguments, FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
@@ -175,6 +175,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         vars(self).update(vars(learner))
         self._fitted = fitted
         self._bag_of_words = bag_of_words_in(folder, fitted.labels, rows)
+        self._trained_texts = trained_texts(folder)
         self._set_report(report)
         self._warned_of_cuts = "truncated" in report
         self._label_column = y if isinstance(y, str) else None
@@ -363,6 +364,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         model = self.model_
         examples = self._examples(X, y, labelled=True)
         model.task.warn_unknown(examples, model.labels)
+        warn_of_trained_texts(examples, self._trained_texts)
         if not hasattr(self, "_bag_of_words"):  # a loaded model, perhaps from a run folder with examples
             self._bag_of_words = bag_of_words_in(model.folder, model.labels)
         predictions = self._predictions(examples)
@@ -387,6 +389,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         """
         task = self.model_.task
         examples = self._examples(X, y, labelled=True)
+        warn_of_trained_texts(examples, self._trained_texts)
         scores = task.score(examples, self._predictions(examples))
         return float(scores[task.metric])
 
@@ -427,6 +430,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         if "label" in columns and getattr(self, "_label_column", None):
             columns["label"] = self._label_column
         model.save_pretrained(folder, columns)
+        atomic_json(folder / TRAINED_TEXTS, {"crc32": sorted(self._trained_texts)}, indent=None)
         if hasattr(self, "report_"):
             atomic_json(folder / REPORT, {**self.report_, "folder": str(folder), "page": ""})
         else:
@@ -516,6 +520,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         parameters = cls._known_parameters(fitted, stored.get("parameters", {}))
         self = cls(**{"model": str(folder)} | parameters, engine=engine, threads=threads, dtype=dtype)
         self._fitted = fitted
+        self._trained_texts = trained_texts(folder)
         if (report := load_report(folder)) is not None:
             self._set_report(report)
         self._set_stored(stored)

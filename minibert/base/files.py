@@ -40,7 +40,8 @@ FILLED_PIECEMEAL = ("checkpoints", "best", "shards", "activations", "tensorboard
 # All that runs write or remove. A run does not begin where another program's file has one of these names.
 RUN_FILES = (
     *"config.json model.safetensors tokenizer_config.json vocab.txt tokenizer.json training.json".split(),
-    *"finetune.json task.json tagger.json tagger.safetensors dev_predictions.json failed.json".split(),
+    *"finetune.json task.json tagger.json tagger.safetensors dev_predictions.json trained_texts.json".split(),
+    "failed.json",
     *"report.html report.json trace.json trace-events.json explorer.html texts.jsonl".split(),
     *FILLED_PIECEMEAL,
 )

@@ -36,7 +36,8 @@ def add(parser: ArgumentParser) -> None:
     """
     text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag to average "
     text += "several fine-tuned models"
-    flags.add_model(parser, text, action="append")
+    text += " (with CORPUS, by default english, the one in the package)"
+    flags.add_flag(parser, "--model MODEL", text, action="append")
     masked = parser.add_argument_group("after pre-training")
     text = "text to evaluate on (default: the held-out documents); next sentences need several documents "
     text += "of several sentences"
@@ -72,6 +73,9 @@ def run(arguments: Namespace) -> None:
     """
     from minibert.finetuning.models import is_finetuned
 
+    if not (arguments.model or arguments.corpus):
+        raise InputError("No model is named: give one with --model or, to measure english, a CORPUS.")
+    arguments.model = arguments.model or [flags.model_or_default(None)]
     if all(map(is_finetuned, arguments.model)):
         _evaluate_task(arguments)
         return

@@ -39,7 +39,7 @@ from minibert.base.model_names import (
 )
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import emit, json_text, printable, some_of
-from minibert.cli.shared.flags import JSON, add_flag, add_model, add_switches
+from minibert.cli.shared.flags import JSON, add_any_model, add_flag, add_switches, model_or_default
 from minibert.model.pools import WRITTEN
 
 # The files of a tokenizer.
@@ -79,8 +79,8 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    parser.usage = "minibert export --model MODEL --out DIR [--dtype TYPE] [...]"
-    add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
+    parser.usage = "minibert export [--model MODEL] --out DIR [--dtype TYPE] [...]"
+    add_any_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
     add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
     for old in ("--format", "--to"):
         parser.add_argument(old, action=OldFormat, dest=SUPPRESS, help=SUPPRESS)
@@ -111,7 +111,7 @@ def run(arguments: Namespace) -> None:
     from minibert.hub.sentence_transformers import module_files, write_modules
     from minibert.reports.card import Exported
 
-    source = Path(arguments.model)
+    source = Path(model_or_default(arguments.model))
     dest = Path(arguments.out)
     _check(arguments, dest)
     weights = hub.weights_of(source)

@@ -19,7 +19,16 @@ examples:
 from argparse import ArgumentParser, Namespace
 
 from minibert.base.terminal import emit, json_text
-from minibert.cli.shared.flags import JSON, QUIET_REPORT, add_engine, add_flag, add_model, add_switches, given
+from minibert.cli.shared.flags import (
+    JSON,
+    QUIET_REPORT,
+    add_any_model,
+    add_engine,
+    add_flag,
+    add_switches,
+    given,
+    model_or_default,
+)
 
 
 def add(parser: ArgumentParser) -> None:
@@ -30,8 +39,8 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    parser.usage = "minibert extend --model MODEL --out DIR [--words FILE | --learn-from CORPUS ...] [...]"
-    add_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")
+    parser.usage = "minibert extend [--model MODEL] --out DIR [--words FILE | --learn-from CORPUS ...] [...]"
+    add_any_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")
     add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
     where = parser.add_mutually_exclusive_group()
     add_flag(where, "--words FILE", "the new words, one per line; those that already are pieces are left out")
@@ -59,5 +68,5 @@ def run(arguments: Namespace) -> None:
     how = given(arguments, "words learn_from n measure_on engine threads")
     how["special_tokens"] = arguments.special_tokens or []
     how["show"] = not (arguments.quiet or arguments.json)
-    report = extend(arguments.model, arguments.out, **how)
+    report = extend(model_or_default(arguments.model), arguments.out, **how)
     emit(json_text(report) if arguments.json else report_text(report))

@@ -9,6 +9,7 @@ folder, the vectors are those of SentenceTransformer.encode, unless --pool or
 --layers asks for others.
 
 examples:
+  minibert features --file questions.txt --out questions.npy
   minibert features --model runs/books --file questions.txt --out questions.npy
   minibert features --model all-MiniLM-L6-v2 --layers -1,-2,-3,-4 --pool none --out t.jsonl
 """
@@ -24,7 +25,7 @@ from minibert.base.files import require_folder
 from minibert.base.options import either
 from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import flags
-from minibert.cli.shared.texts import add_texts, given_texts
+from minibert.cli.shared.texts import add_texts, given_texts, refuse_folders
 from minibert.model.pools import POOLS
 
 
@@ -36,8 +37,8 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    parser.usage = "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers N] [...]"
-    flags.add_model(parser, "a folder with a BERT, fine-tuned or not, or RUN@STEP")
+    parser.usage = "minibert features [--model MODEL] --out FILE [TEXT ... | --file FILE] [...]"
+    flags.add_any_model(parser, "a folder with a BERT, fine-tuned or not, or RUN@STEP")
     add_texts(parser)
     flags.add_flag(parser, "--out FILE", "a .npy or .jsonl file to write", required=True)
     text = "the layers to concatenate: numbers separated by commas (0: the embeddings, -1: the last layer), "
@@ -80,7 +81,9 @@ def run(arguments: Namespace) -> None:
     for file in files:
         if out.exists() and os.path.exists(file) and os.path.samefile(out, file):
             raise InputError(f"--out {out} is the file that is read; name another.")
-    model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
+    refuse_folders(arguments.texts, arguments.model)
+    name = flags.model_or_default(arguments.model)
+    model = Bert.from_pretrained(name, arguments.engine, threads=arguments.threads)
     extractor = Extractor(model, **flags.given(arguments, "layers pool max_length normalize"))
     size = None
     if files and all(map(Path.is_file, files)):

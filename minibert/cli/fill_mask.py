@@ -18,24 +18,21 @@ examples:
   minibert fill-mask --model runs/books --file gaps.txt --pieces 3 --json
 """
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from minibert.base.errors import InputError
 from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import (
-    IN_PACKAGE,
+    add_any_model,
     add_engine,
     add_flag,
     add_switches,
-    default_model,
     given,
-    tell_default,
+    model_or_default,
 )
-from minibert.cli.shared.texts import add_texts, answers, given_texts
+from minibert.cli.shared.texts import add_texts, answers, given_texts, refuse_folders
 
 
 def add(parser: ArgumentParser) -> None:
@@ -46,7 +43,7 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    add_flag(parser, "--model MODEL", f"a run folder, RUN@STEP, or a Hugging Face BERT {IN_PACKAGE}")
+    add_any_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top N", "guesses for each [MASK]", 5)
     text = "compare only these words, separated by commas"
@@ -68,13 +65,10 @@ def run(arguments: Namespace) -> None:
     from minibert.ask.inference import Bert
     from minibert.engines import limited_threads
 
-    if arguments.model is None:
-        _refuse_folders(arguments.texts)
+    refuse_folders(arguments.texts, arguments.model)
     texts = given_texts(arguments)
-    name = arguments.model or default_model()
+    name = model_or_default(arguments.model)
     model = Bert.from_pretrained(name, arguments.engine, threads=arguments.threads)
-    if arguments.model is None:
-        tell_default("--model")
     in_full = bool(arguments.targets) or arguments.pieces > 1
     with limited_threads(arguments.threads, model.ops):
         fill: Any = partial(fill_texts, model, **given(arguments, "top targets pieces"))
@@ -94,13 +88,6 @@ def run(arguments: Namespace) -> None:
             if number > 0:
                 shown = "\n" + shown
             emit(shown, flush=True)
-
-
-def _refuse_folders(texts: list[str]) -> None:
-    """Raise InputError where a text is a folder, which was meant as the model."""
-    for text in texts:
-        if os.path.isdir(text):
-            raise InputError(f"'{text}' is a folder, but a text is expected; name a model with --model.")
 
 
 def _facts(text: str, masks: Any) -> dict[str, Any]:

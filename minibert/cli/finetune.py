@@ -53,7 +53,7 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    words = "TASK --data DIR --model MODEL --out DIR [--lr RATES] [...]"
+    words = "TASK --data DIR [--model MODEL] --out DIR [--lr RATES] [...]"
     parser.usage = f"minibert finetune {words}"
     recipes = f"recipes: 3 epochs, batches of 32, --lr 5e-05, except for\n{RECIPE_TABLE}\n{NARROW}"
     parser.epilog = f"tasks:\n{TASK_TABLE}\n\n{recipes}\n{accelerators.HELP}\n{parser.epilog}"
@@ -61,7 +61,7 @@ def add(parser: ArgumentParser) -> None:
     options = FinetuneOptions
     group = parser.add_argument_group("the run")
     text = "a pre-training run or RUN@STEP, a Hugging Face BERT, or a fine-tuned model to train further"
-    flags.add_flag(group, "--model MODEL", text)
+    flags.add_any_model(group, text)
     flags.add_flag(group, "--out DIR", "the run folder", required=True)
     flags.add_switches(group, resume="continue the run in --out")
     flags.add_config(group, "finetune.json")
@@ -107,7 +107,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When task, data or model is missing, or flags contradict each other.
+        When task or data is missing, or flags contradict each other.
     """
     from minibert.finetuning.run import finetune
     from minibert.reports.results import report_text
@@ -123,10 +123,11 @@ def run(arguments: Namespace) -> None:
         if task not in TASKS and os.path.exists(task):
             advice = f"for a table of your own: minibert finetune classify --data {shlex.quote(task)}"
             raise InputError(f"'{task}' is a file or folder, not a task; {advice}.")
-        needed = {"task": "TASK", "data": "--data", "model": "--model"}
+        needed = {"task": "TASK", "data": "--data"}
         missing = ", ".join(word for name, word in needed.items() if name not in given)
         if missing:
             raise InputError(f"A new run needs {missing}; to resume a run, give --resume and its --out.")
+        given["model"] = flags.model_or_default(given.get("model"))
         options = FinetuneOptions(**given)
     # Checked here because the options can't tell a default from the same value given explicitly.
     if "width" in given and not options.feature_based:

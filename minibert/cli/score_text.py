@@ -11,6 +11,7 @@ message on the error stream, and the exit status is then 1. A left-to-right
 model is scored by the chain rule.
 
 examples:
+  minibert score-text "She drank a cup of tea." "She drank a cup of sea."
   minibert score-text --model runs/books "the whale swam." "the whale swum."
   minibert score-text --model runs/books --file sentences.txt > scores.tsv
   minibert score-text --model runs/books --within-word l2r --json "Call me Ishmael."
@@ -23,8 +24,15 @@ from functools import partial
 from typing import Any
 
 from minibert.base.terminal import counted, emit, json_text, printable
-from minibert.cli.shared.flags import QUIET, add_engine, add_flag, add_model, add_switches
-from minibert.cli.shared.texts import add_texts, answers, given_texts
+from minibert.cli.shared.flags import (
+    QUIET,
+    add_any_model,
+    add_engine,
+    add_flag,
+    add_switches,
+    model_or_default,
+)
+from minibert.cli.shared.texts import add_texts, answers, given_texts, refuse_folders
 
 ONE_LINE = "{log_probability:.4f}\t{mean:.4f}\t{perplexity:.2f}\t"
 SUMS = "{log_probability:9.3f}  in all: {pieces}, mean {mean:.3f}, pseudo-perplexity {perplexity:.2f}"
@@ -38,7 +46,7 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
+    add_any_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser)
     text = "how to mask words of several pieces: one at a time (token), or with those to its right (l2r)"
     add_flag(parser, "--within-word", text, "token", choices=("token", "l2r"))
@@ -59,8 +67,10 @@ def run(arguments: Namespace) -> None:
     from minibert.engines import limited_threads
     from minibert.training.runlog import Progress
 
+    refuse_folders(arguments.texts, arguments.model)
     texts = given_texts(arguments)
-    model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
+    name = model_or_default(arguments.model)
+    model = Bert.from_pretrained(name, arguments.engine, threads=arguments.threads)
     ask = partial(score_texts, model, within_word=arguments.within_word)
     # A progress bar would be in the way of scores on a terminal.
     watched = not (arguments.texts or arguments.quiet or os.isatty(1))  # the standard output

@@ -28,9 +28,8 @@ from minibert.cli.shared.flags import (
     JSON,
     add_flag,
     add_switches,
-    default_model,
     given,
-    tell_default,
+    model_or_default,
 )
 from minibert.cli.shared.texts import refuse_file
 
@@ -64,15 +63,13 @@ def run(arguments: Namespace) -> None:
     from minibert.base.files import page_path, require_folder
     from minibert.explorer import show
 
-    models = arguments.models or [default_model()]
+    models = arguments.models or [model_or_default(None, "MODEL")]
     out = arguments.out or f"{Path(os.path.abspath(models[0])).name}.html"
     require_folder(page_path(out).parent)  # before the work
     for text in (arguments.text, arguments.text_pair):
         refuse_file(text, "give its words, or type them into the page")
     page = show(*models, **given(arguments, "text text_pair int8"))
     size = page.save(out)
-    if not arguments.models:
-        tell_default("MODEL")
     if arguments.json:
         emit(json_text({"out": out, "bytes": size, "models": arguments.models or [DEFAULT]}))
         return

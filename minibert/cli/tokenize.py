@@ -5,6 +5,7 @@ in the text, counted in characters: offset 3:7 is text[3:7] in Python. Each
 TEXT, and each line of a file or of the standard input, is a separate text.
 
 examples:
+  minibert tokenize "It came to pass."
   minibert tokenize --vocab runs/books "It came to pass."
   minibert tokenize --vocab vocab.txt --file articles.txt.xz --ids --max-length 128
   zcat questions.gz | minibert tokenize --vocab bert-base-cased --cased --pair --json
@@ -26,8 +27,24 @@ from minibert.base.errors import InputError, warn
 from minibert.base.reading import byte_pieces, whole_lines
 from minibert.base.terminal import emit, json_text, printable
 from minibert.base.texts import is_blank
-from minibert.cli.shared.flags import KEEP_ACCENTS, add_core, add_flag, add_switches, given, invalid_text
-from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, announce_typed_input, as_utf8
+from minibert.cli.shared.flags import (
+    IN_PACKAGE,
+    KEEP_ACCENTS,
+    add_core,
+    add_flag,
+    add_switches,
+    given,
+    invalid_text,
+    model_or_default,
+)
+from minibert.cli.shared.texts import (
+    ONE_A_LINE,
+    STANDARD_INPUT,
+    add_texts,
+    announce_typed_input,
+    as_utf8,
+    refuse_folders,
+)
 from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer, text_rules
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags
@@ -73,9 +90,9 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Parser of this command.
     """
-    parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
-    text = "a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too"
-    add_flag(parser, "--vocab PATH", text, required=True)
+    parser.usage = "minibert tokenize [TEXT ...] [--vocab PATH] [--file FILE] [--json | --ids] [...]"
+    text = "a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too "
+    add_flag(parser, "--vocab PATH", text + IN_PACKAGE)
     add_texts(parser, blank="a blank line has no pieces")
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
     add_switches(output, json="everything, one JSON object per line", ids="only the ids, one line per text")
@@ -122,7 +139,9 @@ def run(arguments: Namespace) -> None:
     options = text_rules(not arguments.lower_case, arguments.keep_accents)
     if arguments.compat:
         options = options | {"compat": arguments.compat}
-    tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
+    refuse_folders(arguments.texts, arguments.vocab, "a vocabulary with --vocab")
+    vocab = model_or_default(arguments.vocab, "--vocab")
+    tokenizer = Tokenizer.from_pretrained(vocab, core=arguments.core, **options)
     how = given(arguments, "max_length truncation stride threads")
     if arguments.split_special_tokens:
         how |= {"special": False}

@@ -1,13 +1,15 @@
 """Read the examples that a run learns from, and those that a finished model is asked about."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.base.errors import InputError, MissingFile
+from minibert.base.errors import InputError, MissingFile, warn
+from minibert.base.json_files import read_json
 from minibert.base.reading import suffix_of
+from minibert.base.terminal import counted
 from minibert.data.lines import JSON_LINES
 from minibert.data.tables import DELIMITERS, MissingColumn
 from minibert.finetuning.options import FinetuneOptions
@@ -21,6 +23,10 @@ from minibert.tasks.task import Task
 OWN_TABLES = registry.BY_KIND | {"cosine": "similarity"}  # by the kind of an official task
 # Suffixes of custom tables. A .json file may be one, too, but the official files of SQuAD also end in .json.
 TABLES = {*DELIMITERS, *JSON_LINES} - {".json"}
+# The fields of examples that a model reads: those of texts, questions, sentences of words and choices.
+INPUTS = ("first", "second", "question", "context", "words", "start", "endings")
+TRAINED_TEXTS = "trained_texts.json"  # in the folder of a model: checksums of its training texts
+MANY_TRAINED = 0.2  # of the examples to measure, from which share on a warning says so
 ANSWERS = ("label", "tags", "answer")  # roles of the columns that hold labels
 
 
@@ -361,3 +367,59 @@ def fingerprint(*parts: Sequence[Any]) -> int:
             data = repr(item).encode("utf-8", "surrogatepass")
             checksum = zlib.crc32(data, checksum)
     return checksum
+
+
+def text_checksums(examples: Iterable[Any]) -> list[int]:
+    """Return a checksum of what a model reads of each example, without labels and names of columns.
+
+    Parameters
+    ----------
+    examples : iterable
+        Examples of any task.
+
+    Returns
+    -------
+    list of int
+        CRC-32.
+    """
+    texts = ([getattr(example, name, None) for name in INPUTS] for example in examples)
+    return [zlib.crc32(repr(text).encode("utf-8", "surrogatepass")) for text in texts]
+
+
+def trained_texts(*folders: Path) -> frozenset[int]:
+    """Return the checksums of the texts that models were trained on, where their folders hold them.
+
+    Parameters
+    ----------
+    *folders : Path
+        Folders of fine-tuned models.
+
+    Returns
+    -------
+    frozenset of int
+
+    Raises
+    ------
+    InputError
+        When a file of checksums is damaged.
+    """
+    advice = "remove it: it only serves to recognise texts of the training"
+    paths = [folder / TRAINED_TEXTS for folder in folders]
+    stored = [read_json(path, {"crc32": list[int]}, advice) for path in paths if path.exists()]
+    return frozenset().union(*(file["crc32"] for file in stored))
+
+
+def warn_of_trained_texts(examples: Sequence[Any], trained: Set[int]) -> None:
+    """Warn if a model was trained on the texts of many of the examples that it is measured on.
+
+    Parameters
+    ----------
+    examples : sequence
+        The examples to measure.
+    trained : set of int
+        As `trained_texts` returns it.
+    """
+    count = sum(checksum in trained for checksum in text_checksums(examples))
+    if count and count >= MANY_TRAINED * len(examples):
+        what = f"The model was trained on the texts of {count:,} of {counted(len(examples), 'example')}"
+        warn(f"{what}, so its scores say little about new texts; measure it on others.")

@@ -13,7 +13,7 @@ from minibert import hub
 from minibert.base.errors import InputError, naming
 from minibert.core.config import BertConfig
 from minibert.finetuning.balance import check_balance, class_weights, groups
-from minibert.finetuning.examples import Rows, fingerprint, read_examples
+from minibert.finetuning.examples import Rows, fingerprint, read_examples, text_checksums
 from minibert.finetuning.models import as_sequence, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.finetuning.splitting import subset
@@ -49,6 +49,7 @@ class TaskData:
     dev_examples: list[Any]
     train_tasks: dict[str, int]  # number of training examples of each task
     fingerprint: int  # checksum of labels and examples
+    trained_texts: list[int]  # sorted checksums of the training texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +270,7 @@ def read_labelled(
         dev_examples=dev,
         train_tasks=dict(counts),
         fingerprint=fingerprint(labels, train, dev),
+        trained_texts=sorted(set(text_checksums(train))),
     )
     return train, data
 

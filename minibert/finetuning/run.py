@@ -26,7 +26,14 @@ from minibert.base.paths import path_of
 from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
 from minibert.finetuning.balance import refuse_balancing_twice
-from minibert.finetuning.examples import Rows, asked_examples, is_divided, source_of
+from minibert.finetuning.examples import (
+    Rows,
+    asked_examples,
+    is_divided,
+    source_of,
+    trained_texts,
+    warn_of_trained_texts,
+)
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
@@ -208,6 +215,8 @@ class _EvaluationRequest:
         )
         first.task.warn_unknown(self.examples, first.labels)
         self.all_labelled = all(map(first.task.is_labelled, self.examples))
+        if self.all_labelled and split != "train":
+            warn_of_trained_texts(self.examples, trained_texts(*(model.folder for model in self.models)))
 
     def predictions(self, show: bool) -> Iterator[Any]:
         """Yield the prediction for each example."""

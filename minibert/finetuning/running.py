@@ -24,7 +24,7 @@ from minibert.base.terminal import counted
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, save_best
-from minibert.finetuning.examples import fingerprint
+from minibert.finetuning.examples import TRAINED_TEXTS, fingerprint
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
@@ -417,6 +417,7 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
     approach_report = run.deliver(state, best)
     measured, mistakes = _measured(run.prepared, best["predictions"], best.get("tuned", {}))
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
+    atomic_json(folder / TRAINED_TEXTS, {"crc32": data.trained_texts}, indent=None)
     report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
     baselines = approach_report.pop("baselines", {})
     if baselines:
@@ -436,7 +437,7 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
         "tokens": state.tokens,
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
-        "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)},
+        "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS, TRAINED_TEXTS)},
     }
     report |= approach_report
     findings = save_report(folder, run.options, measured, mistakes, report)

@@ -88,6 +88,18 @@ def test_classifier_learns_and_loads_from_python_and_the_command_line(fitted, tm
     assert (pickle.loads(pickle.dumps(fitted)).predict_proba(OTHERS) == chances).all()
 
 
+def test_score_on_trained_texts_warns_also_after_loading(fitted, tmp_path):
+    fitted.save(tmp_path)
+    known = r"The model was trained on the texts of \d+ of 50 examples, so its scores say little"
+    for classifier in (fitted, minibert.load(tmp_path, "numpy"), pickle.loads(pickle.dumps(fitted))):
+        for ask in (classifier.score, classifier.evaluate):
+            with pytest.warns(InputWarning, match=known):
+                ask(TEXTS[:50], LABELS[:50])
+    new = [f"{text} {number}" for number, text in enumerate(OTHERS)]
+    with warnings.catch_warnings(action="error"):
+        fitted.score(new, THEIRS)
+
+
 def test_optimize_for_inference_keeps_predictions(fitted, tmp_path):
     pytest.importorskip("minibert.engines.cpp._kernels", reason="the kernels in C++ are not built")
     fitted.save(tmp_path / "kept")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command import ends_badly
 from small_corpus import write_corpus
-from small_tasks import write_model
+from small_tasks import reviews, write_model, write_table
 
 import minibert
 from minibert import Bert, Tokenizer, cli, hub
@@ -19,6 +19,7 @@ from minibert.base import bundled_models
 from minibert.base.bundled_models import DIGESTS_FILE
 from minibert.base.errors import InputError, InputWarning, MissingFile
 from minibert.base.model_names import locate, on_disk
+from minibert.cli.shared.parser import build_parser, commands
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.predict import evaluate_words
 
@@ -112,6 +113,65 @@ def test_without_a_model_fill_mask_asks_the_one_in_the_package_and_says_so(packe
     write_model(Path("english"), seed=1)  # which counts where it is named
     assert cli.main(["fill-mask", "the [MASK]", "--json"]) == 0
     assert capsys.readouterr() == unnamed
+
+
+HEADED = {"answer", "classify", "predict", "tag"}  # they need the head of a task
+
+
+def flag_for_a_model(command):
+    subparsers = build_parser(command)._subparsers._group_actions[0]
+    parser = subparsers.choices[command]
+    flags = {flag: action for action in parser._actions for flag in action.option_strings}
+    return flags.get("--model")
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_only_commands_that_need_a_head_require_a_model(command):
+    flag = flag_for_a_model(command)
+    if flag is None or command in ("pretrain", "reproduce"):  # which make a new one
+        return
+    assert flag.required == (command in HEADED)
+    assert ("english, the one in the package" in flag.help) == (command not in HEADED)
+
+
+def test_without_a_model_every_such_command_takes_the_one_in_the_package(packed, tmp_path, capsys):
+    corpus = str(write_corpus(tmp_path / "text.txt"))
+    table = write_table(tmp_path / "table.tsv", ("text", "label"), reviews(20, 1))
+    (tmp_path / "words.txt").write_text("whaleship\n")
+    how = f"classify --data {table} --split-dev 0.5 --max-steps 1 --engine numpy --quiet --out".split()
+    for words, flag in (
+        (["score-text", "the film", "--json"], "--model"),
+        (["features", "the film", "--out", "vectors.npy", "--json"], "--model"),
+        (["evaluate", corpus, "--targets", "50", "--json"], "--model"),
+        (["tokenize", "the film"], "--vocab"),
+    ):
+        unnamed, named = (
+            (cli.main([*words, *more]), *capsys.readouterr()) for more in ([], [flag, "english"])
+        )
+        assert unnamed[:2] == named[:2] and unnamed[0] == 0
+        assert unnamed[2].startswith("minibert: the model is english") and f" {flag} names" in unnamed[2]
+        assert "the model is english" not in named[2]
+    for words in (
+        ["export", "--out", "copy"],
+        ["extend", "--words", str(tmp_path / "words.txt"), "--out", "more"],
+        ["finetune", *how, "run"],
+    ):
+        assert cli.main(words) == 0
+        assert "minibert: the model is english" in capsys.readouterr().err
+    assert FinetuneOptions.load(Path("run/finetune.json")).model == str(packed)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate"], "No model is named: give one with --model or, to measure english, a CORPUS."),
+        (["score-text", "."], "'.' is a folder, but a text is expected; name a model with --model."),
+        (["features", ".", "--out", "a.npy"], "'.' is a folder, but a text is expected; name a model with"),
+        (["tokenize", "."], "'.' is a folder, but a text is expected; name a vocabulary with --vocab."),
+    ],
+)
+def test_a_model_that_has_to_be_named_is_asked_for(words, message, packed, capsys):
+    assert message in ends_badly(capsys, 2, *words)
 
 
 def test_without_a_model_show_writes_the_page_of_the_one_in_the_package(packed, capsys):

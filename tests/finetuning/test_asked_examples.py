@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,12 @@ from small_tasks import reviews, write_model, write_table
 
 from minibert import cli
 from minibert.base.errors import InputError
+from minibert.data.choice import ChoiceExample
+from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
 from minibert.data.tables import read_texts
-from minibert.finetuning.examples import asked_examples, read_examples
+from minibert.finetuning.examples import asked_examples, read_examples, text_checksums
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import evaluate, finetune, predict, predicted_text
 from minibert.tasks import registry
@@ -201,6 +204,61 @@ def test_other_columns_than_those_of_the_training_are_named(of_a_file, tmp_path,
     words += ["--out", str(tmp_path / "c")]
     assert cli.main(["predict", "--model", str(of_a_file), "--data", str(other), *words]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == expected["scores"]
+
+
+KNOWN = r"The model was trained on the texts of {} of {} examples, so its scores say little about new texts"
+
+
+def caught(evaluating):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        evaluating()
+    return [str(warning.message) for warning in warned if "trained on the texts" in str(warning.message)]
+
+
+def test_scores_of_trained_texts_come_with_a_warning(of_a_file, table, tmp_path):
+    """Such as those of the first rows, or of all of them in another order and under other names."""
+    trained, held_out = ([[part.first, part.label] for part in parts(of_a_file)[at]] for at in (0, 1))
+    names, columns = ("review", "stars"), {"text": "review", "label": "stars"}
+    some = write_table(tmp_path / "some.tsv", names, [*trained[:30], *held_out[:5]])
+    for ask in (evaluate, partial(predict, out=tmp_path / "out")):
+        [warned] = caught(lambda ask=ask: ask([of_a_file], some, "dev", columns=columns, engine="numpy"))
+        assert warned.startswith(KNOWN.format(30, 35))
+    moved = shutil.move(shutil.copytree(of_a_file, tmp_path / "run"), tmp_path / "moved")
+    turned = write_table(tmp_path / "turned.tsv", ("text", "label"), [*trained, *held_out][::-1])
+    [warned] = caught(lambda: evaluate(moved, turned, engine="numpy"))
+    assert warned.startswith(KNOWN.format(len(trained), len(trained + held_out)))
+
+
+def test_scores_of_new_texts_come_without_a_warning(of_a_file, table, tmp_path):
+    new = [(f"{text} {row}", label) for row, (text, label) in enumerate(reviews(30, 9))]
+    known = [[part.first, part.label] for part in parts(of_a_file)[0]]
+    other = write_table(tmp_path / "other.tsv", ("text", "label"), [*new, *known[:7]])
+    assert not caught(lambda: evaluate(of_a_file, other, engine="numpy"))
+    assert not caught(lambda: evaluate(of_a_file, engine="numpy"))
+    assert not caught(lambda: evaluate(of_a_file, table, "train", engine="numpy"))  # the user asks for it
+    unlabelled = write_table(tmp_path / "unlabelled.tsv", ("text",), [(text,) for text, _ in known])
+    assert not caught(lambda: predict(of_a_file, unlabelled, "dev", tmp_path / "out", engine="numpy"))
+
+
+SENTENCE = TaggedSentence(("the", "film"), ("O", "O"), 0)
+QUESTION = Question("0", "who", "the film", (), None)
+PAIR = TextExample("0", "the film", "a story", "1")
+CHOICE = ChoiceExample("0", "the film", "is", ("warm", "dull"), 0)
+
+
+@pytest.mark.parametrize(
+    ("example", "unread", "read"),
+    [
+        (SENTENCE, {"tags": None, "document": 7}, {"words": ("a", "film")}),
+        (QUESTION, {"id": "1", "impossible": True}, {"context": "a story"}),
+        (PAIR, {"id": "1", "label": None}, {"second": None}),
+        (CHOICE, {"id": "1", "label": None}, {"endings": ("warm", "long")}),
+    ],
+)
+def test_texts_are_known_again_whatever_their_labels(example, unread, read):
+    one, same, other = text_checksums([example, example._replace(**unread), example._replace(**read)])
+    assert one == same != other
 
 
 def test_evaluation_reads_a_table_no_more_often_than_it_must(of_a_file, table, tmp_path, monkeypatch):

@@ -40,6 +40,7 @@ from minibert.experiments.scales import SCALES
 from minibert.experiments.verdicts import Outcomes
 from minibert.finetuning import sweep
 from minibert.finetuning.best import best_epoch
+from minibert.finetuning.examples import trained_texts
 from minibert.finetuning.foreign import read_foreign
 from minibert.finetuning.frozen import activations
 from minibert.finetuning.frozen.activations import stored_vectors
@@ -454,6 +455,7 @@ READERS = [
         for name in ("hf_tiny.bin", "hf_tiny_older.bin")
     ),
     Reader("tuned/report.html", lambda at: run_shown(at / "tuned")),
+    Reader("tuned/trained_texts.json", lambda at: trained_texts(at / "tuned")),
     Reader("tuned/task.json", lambda at: Finetuned.from_pretrained(at / "tuned", "numpy")),
     Reader("tuned/report.json", lambda at: run_shown(at / "tuned")),
     Reader("pretrained/report.json", lambda at: run_shown(at / "pretrained")),

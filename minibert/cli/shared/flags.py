@@ -150,7 +150,7 @@ role_and_column = partial(named_pair, form="NAME=COLUMN, such as text=review")
 
 
 def add_model(parser: Any, text: str, **shown: Any) -> None:
-    """Add --model, for a command that requires it.
+    """Add --model, for a command that requires it: it needs a head that was trained for a task.
 
     Parameters
     ----------
@@ -164,26 +164,44 @@ def add_model(parser: Any, text: str, **shown: Any) -> None:
     add_flag(parser, "--model MODEL", text, required=True, **shown)
 
 
-def default_model() -> str:
-    """Find the model for a command that is given none: the one in the package.
+def add_any_model(parser: Any, text: str, **shown: Any) -> None:
+    """Add --model, for a command that takes any BERT: without the flag, that in the package.
+
+    Parameters
+    ----------
+    parser : ArgumentParser or argument group
+        Receives the flag.
+    text : str
+        Its help; the default is appended.
+    **shown
+        Further arguments of `add_argument`.
+    """
+    add_flag(parser, "--model MODEL", f"{text} {IN_PACKAGE}", **shown)
+
+
+def model_or_default(name: str | None, how: str = "--model") -> str:
+    """Return the model that a command was given, or else the one in the package, and say so on stderr.
+
+    Parameters
+    ----------
+    name : str or None
+        The model that the command line names, if any.
+    how : str, default "--model"
+        How the command line names another.
 
     Returns
     -------
     str
-        Its folder; its name if this installation lacks it, for which loading has the error.
+        For the model in the package, its folder; its name if this installation lacks it, for which loading
+        has the error.
     """
-    return str(bundled_folder(DEFAULT) or DEFAULT)
-
-
-def tell_default(how: str) -> None:
-    """Tell on the error stream that the model in the package answers, as none was named.
-
-    Parameters
-    ----------
-    how : str
-        How the command line names another.
-    """
+    if name is not None:
+        return name
+    folder = bundled_folder(DEFAULT)
+    if folder is None:
+        return DEFAULT
     emit(f"minibert: the model is {DEFAULT}, which is in the package; {how} names another", file=sys.stderr)
+    return str(folder)
 
 
 def add_engine(group: Any, default: str | None = "auto", device: bool = True, **shown: Any) -> None:

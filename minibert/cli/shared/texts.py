@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -238,3 +238,25 @@ def refuse_file(text: str | None, instead: str) -> None:
     if text and os.path.isfile(text):
         instead = instead.replace("FILE", shlex.quote(text))
         raise InputError(f"'{text}' is a file, but a text is expected; {instead}.")
+
+
+def refuse_folders(texts: Sequence[str], model: str | None, how: str = "a model with --model") -> None:
+    """Refuse a text that is a folder where no model was named: the folder was meant as the model.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The texts on the command line.
+    model : str or None
+        The model that the command line names, if any.
+    how : str
+        What to name instead.
+
+    Raises
+    ------
+    InputError
+        When no model was named and a text is the path of a folder.
+    """
+    for text in texts if model is None else ():
+        if os.path.isdir(text):
+            raise InputError(f"'{text}' is a folder, but a text is expected; name {how}.")
