@@ -141,7 +141,6 @@ def asked_examples(
     data: str | Path | None,
     split: str,
     same_task: bool,
-    labelled: bool = True,
     divided: bool | None = None,
 ) -> list[Any]:
     """Read the examples that a fine-tuned model is asked about: never, by mistake, its training data.
@@ -161,8 +160,6 @@ def asked_examples(
         "train", "dev" or "test".
     same_task : bool
         Whether the model was fine-tuned for this task.
-    labelled : bool, default True
-        Whether a custom table needs a column of labels.
     divided : bool, optional
         What `is_divided` returns for these arguments; by default it is asked.
 
@@ -174,13 +171,42 @@ def asked_examples(
     ------
     InputError
         When the files can't be read, or the test part of divided data is asked for.
+
+    Notes
+    -----
+    In the folder of a run, the first row that applies decides:
+
+    `data` is given, and the run did not divide it   the split of `data`
+    "test", and the run's data are one file          InputError
+    "test"                                           the split of the run's data
+    the run divided its data                         its train or dev part
+    "dev", for the task of the model                 its dev set, by which it chose the best epoch
+    otherwise                                        the split of the run's data
+
+    Divided data that have changed since then are refused.
     """
-    try:
-        return _asked(task, folder, data, split, same_task, divided)
-    except MissingColumn as error:
-        if labelled or error.role not in ANSWERS:
-            raise
-        return task.read(error.path, "test")  # a test file may lack the column
+    if not (folder / OPTIONS_FILE).exists():
+        if data is None:
+            raise InputError(f"'{folder}' does not say what it was fine-tuned on; give the data.")
+        return task.read(Path(data), split)
+    options = FinetuneOptions.load(folder / OPTIONS_FILE)
+    if data is None and not Path(options.data).exists():
+        advice = "give their present folder as `data`."
+        raise InputError(
+            f"The data that '{folder}' was fine-tuned on, '{options.data}', are not there; {advice}"
+        )
+    if data is not None and not (_is_divided(task, options, Path(data)) if divided is None else divided):
+        return task.read(Path(data), split)
+    if split == "test" and Path(data or options.data).is_file():
+        what = f"is the file that '{folder}' was trained on, and it has no test part"
+        advice = "give another file, or ask for dev, the part that was held out."
+        raise InputError(f"'{data or options.data}' {what}; {advice}")
+    if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
+        return task.read(Path(options.data), split)
+    if options.split_dev is not None and same_task:
+        return _divided(task, folder, options, Path(data or options.data), split)
+    train, dev = read_examples(task, options)
+    return dev if split == "dev" else train
 
 
 def source_of(
@@ -246,49 +272,6 @@ def is_divided(task: Task, folder: Path, data: str | Path | None) -> bool:
     if data is None or not (folder / OPTIONS_FILE).exists():
         return False
     return _is_divided(task, FinetuneOptions.load(folder / OPTIONS_FILE), Path(data))
-
-
-def _asked(
-    task: Task,
-    folder: Path,
-    data: str | Path | None,
-    split: str,
-    same_task: bool,
-    divided: bool | None,
-) -> list[Any]:
-    """Read the examples for `asked_examples`. In the folder of a run, the first row that applies decides:
-
-    `data` is given, and the run did not divide it   the split of `data`
-    "test", and the run's data are one file          InputError
-    "test"                                           the split of the run's data
-    the run divided its data                         its train or dev part
-    "dev", for the task of the model                 its dev set, by which it chose the best epoch
-    otherwise                                        the split of the run's data
-
-    Divided data that have changed since then are refused.
-    """
-    if not (folder / OPTIONS_FILE).exists():
-        if data is None:
-            raise InputError(f"'{folder}' does not say what it was fine-tuned on; give the data.")
-        return task.read(Path(data), split)
-    options = FinetuneOptions.load(folder / OPTIONS_FILE)
-    if data is None and not Path(options.data).exists():
-        advice = "give their present folder as `data`."
-        raise InputError(
-            f"The data that '{folder}' was fine-tuned on, '{options.data}', are not there; {advice}"
-        )
-    if data is not None and not (_is_divided(task, options, Path(data)) if divided is None else divided):
-        return task.read(Path(data), split)
-    if split == "test" and Path(data or options.data).is_file():
-        what = f"is the file that '{folder}' was trained on, and it has no test part"
-        advice = "give another file, or ask for dev, the part that was held out."
-        raise InputError(f"'{data or options.data}' {what}; {advice}")
-    if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
-        return task.read(Path(options.data), split)
-    if options.split_dev is not None and same_task:
-        return _divided(task, folder, options, Path(data or options.data), split)
-    train, dev = read_examples(task, options)
-    return dev if split == "dev" else train
 
 
 def _divided(task: Task, folder: Path, options: FinetuneOptions, data: Path, split: str) -> list[Any]:

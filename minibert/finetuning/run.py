@@ -23,10 +23,13 @@ from minibert.base.machine import cores
 from minibert.base.model_names import CONFIG_FILE
 from minibert.base.options import STORED, other_command
 from minibert.base.paths import path_of
+from minibert.base.reading import PACKED
 from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
+from minibert.data.tables import MissingColumn
 from minibert.finetuning.balance import refuse_balancing_twice
 from minibert.finetuning.examples import (
+    ANSWERS,
     Rows,
     asked_examples,
     is_divided,
@@ -207,16 +210,27 @@ class _EvaluationRequest:
         self.reader = first.task
         if columns:
             self.reader = _with_columns(first, data, columns)
-        same_task = task is None
         divided = is_divided(self.reader, first.folder, data)
         self.source = source_of(self.reader, first.folder, data, split, divided)
-        self.examples = asked_examples(
-            self.reader, first.folder, data, split, same_task, needs_labels, divided
-        )
+        try:
+            self.examples = asked_examples(self.reader, first.folder, data, split, task is None, divided)
+        except MissingColumn as error:
+            if needs_labels or error.role not in ANSWERS or error.role in (columns or {}):
+                raise
+            self.source = str(error.path)  # all of it, whatever the run has held out
+            self.examples = self.reader.read(error.path, "test")  # a test file may lack the column
         first.task.warn_unknown(self.examples, first.labels)
         self.all_labelled = all(map(first.task.is_labelled, self.examples))
         if self.all_labelled and split != "train":
             warn_of_trained_texts(self.examples, trained_texts(*(model.folder for model in self.models)))
+
+    @property
+    def part(self) -> str:
+        """Name the examples for the files of their predictions: by their file if it is a whole table."""
+        source = Path(self.source)
+        if self.first.task.name in registry.CUSTOM_TABLES and source.is_file():
+            return Path(source.stem).stem if source.suffix.lower() in PACKED else source.stem
+        return self.split
 
     def predictions(self, show: bool) -> Iterator[Any]:
         """Yield the prediction for each example."""
@@ -325,6 +339,8 @@ def predict(
 ) -> dict[str, Any]:
     """Write the task's official files, and every prediction as a line of JSON.
 
+    The files are named by the split or, for a custom table, by its file: `new_reviews_predictions.tsv`.
+
     Parameters
     ----------
     folders : str, Path or sequence of them
@@ -379,7 +395,7 @@ def predict(
         answers = _majority(first, asked.reader, data, task is None, len(examples))
     else:
         answers = asked.predictions(show)
-    lines = out / f"{first.task.name}-{split}.jsonl"
+    lines = out / f"{first.task.name}-{asked.part}.jsonl"
     if lines.exists():
         raise InputError(f"'{out}' already holds predictions, {lines.name}; choose another `out`.")
     predictions = []
@@ -393,7 +409,7 @@ def predict(
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
         # Before the lines get their name, which says that `out` holds predictions: an interrupted call can be
         # repeated.
-        files.extend(first.task.write(out, split, examples, predictions))
+        files.extend(first.task.write(out, asked.part, examples, predictions))
 
     with engines.limited_threads(threads, first.ops):
         write_atomically(lines, write_lines)

@@ -368,7 +368,7 @@ class Sentences(Task):
         Returns
         -------
         list of Path
-            `dev_predictions.tsv`, or that of another split; an empty file if there is no example.
+            `dev_predictions.tsv`, or that of another split or table; an empty file if there is no example.
         """
         rows: list[tuple[str, ...]] = []
         if examples:

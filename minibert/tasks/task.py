@@ -382,7 +382,7 @@ class Task(ABC):
         folder : Path
             Where to write.
         split : str
-            Name of the split, which may be part of the names of the files.
+            Name of the split or of a custom table, which may be part of the names of the files.
         examples : sequence
             The examples. Labels need not be known.
         predictions : sequence

@@ -1,5 +1,6 @@
 """Which examples a fine-tuned model is asked about: never by mistake those that it has learnt from."""
 
+import gzip
 import json
 import shutil
 import warnings
@@ -196,8 +197,9 @@ def test_other_columns_than_those_of_the_training_are_named(of_a_file, tmp_path,
     predict(of_a_file, usual, "dev", tmp_path / "a", engine="numpy")
     report = predict(of_a_file, other, "dev", tmp_path / "b", columns={"text": "review"}, engine="numpy")
     assert report["scores"] is None  # without the column of labels
-    names = ("dev_predictions.tsv", "classify-dev.jsonl")
-    assert all((tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text() for name in names)
+    for form in ("{}_predictions.tsv", "classify-{}.jsonl"):  # named by the table
+        first, second = tmp_path / "a" / form.format("usual"), tmp_path / "b" / form.format("other")
+        assert first.read_text() == second.read_text()
     words = ["--column", "text=review", "--column", "label=stars", "--engine", "numpy", "--json"]
     assert cli.main(["evaluate", "--model", str(of_a_file), "--data", str(other), *words]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == expected["scores"]
@@ -259,6 +261,39 @@ CHOICE = ChoiceExample("0", "the film", "is", ("warm", "dull"), 0)
 def test_texts_are_known_again_whatever_their_labels(example, unread, read):
     one, same, other = text_checksums([example, example._replace(**unread), example._replace(**read)])
     assert one == same != other
+
+
+def test_a_divided_table_that_lost_its_labels_is_predicted_as_a_whole(of_a_file, table, tmp_path):
+    run = shutil.copytree(of_a_file, tmp_path / "run")
+    texts = [(line.split("\t")[0],) for line in table.read_text("utf-8").splitlines()[1:]]
+    bare = write_table(tmp_path / "bare.tsv", ("text",), texts)
+    options = json.loads((run / "finetune.json").read_text("utf-8"))
+    (run / "finetune.json").write_text(json.dumps(options | {"data": str(bare)}))
+    report = predict(run, bare, "dev", tmp_path / "out", engine="numpy")
+    assert predicted_text(report).startswith(
+        "Your own table, classes of texts, 100 examples of bare.tsv\n"
+    )
+    names = [Path(file).name for file in report["files"]]
+    assert names == ["bare_predictions.tsv", "classify-bare.jsonl"]
+
+
+def test_a_column_of_labels_that_is_named_has_to_be_there(of_a_file, table, tmp_path):
+    other = write_table(tmp_path / "other.tsv", ("text",), [("the film",)])
+    for data in (table, other):
+        with pytest.raises(InputError, match="has no column 'stars'"):
+            predict(of_a_file, data, "dev", tmp_path / "out", columns={"label": "stars"}, engine="numpy")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("new.reviews.tsv", "new.reviews"), ("new.tsv.gz", "new"), ("dev.tsv", "dev")]
+)
+def test_files_of_predictions_are_named_by_their_table(of_a_file, tmp_path, name, part):
+    plain = write_table(tmp_path / "plain.tsv", ("text", "label"), reviews(4, 8)).read_bytes()
+    (tmp_path / name).write_bytes(gzip.compress(plain) if name.endswith(".gz") else plain)
+    for split in ("dev", "test"):
+        report = predict(of_a_file, tmp_path / name, split, tmp_path / split, engine="numpy")
+        names = [Path(file).name for file in report["files"]]
+        assert names == [f"{part}_predictions.tsv", f"classify-{part}.jsonl"]
 
 
 def test_evaluation_reads_a_table_no_more_often_than_it_must(of_a_file, table, tmp_path, monkeypatch):

@@ -243,7 +243,7 @@ def test_table_is_predicted_with_its_second_texts(save, tmp_path, pairs):
     lines = [json.dumps(dict(zip(("text", "second"), row, strict=False))) for row in rows]
     (tmp_path / "new.jsonl").write_text("\n".join(lines) + "\n")
     predict(folder, tmp_path / "new.jsonl", "test", tmp_path / "out")
-    found = (tmp_path / "out" / "classify-test.jsonl").read_text().splitlines()
+    found = (tmp_path / "out" / "classify-new.jsonl").read_text().splitlines()
     right = [ORDER[int(logits_of(theirs, folder, *row).logits.argmax())] for row in rows]
     assert [json.loads(line)["label"] for line in found] == right
 
