@@ -21,10 +21,11 @@ from minibert.base.terminal import aligned, counted, printable
 from minibert.finetuning.examples import asked_examples
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
+from minibert.model.head_kinds import loss_unit
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import framed, rendered, shown
 from minibert.reports.page import option_rows
-from minibert.reports.pictures import Curve, picture, points
+from minibert.reports.pictures import AXES, Curve, picture, points
 from minibert.reports.results import REPORT, is_share, metric_name, metric_number
 from minibert.tasks import metrics, registry
 from minibert.tasks.metrics.intervals import ALIKE, Statistic, lowest_of
@@ -32,7 +33,6 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
 from minibert.training.runlog import METRICS, read_metrics
 
-AXES = ("step", "tokens", "minutes")  # what curves can be drawn over
 LETTERS = "ABCDEFGH"  # one for each run; a plot of more could not be read
 WIDTH = 80  # columns of a terminal
 SAME = 1e-9  # how much a metric may differ when it is computed again
@@ -439,17 +439,18 @@ class Comparison:
             dots: bool,
             words: Any = "{:.3f}".format,
             scale: float = 1.0,
+            unit: str = "",
         ) -> Any:
             curves = []
             for index, run in enumerate(self.runs):
                 points = run.points(name, self.by)
                 curves.append(Curve(f"run{index}", points, run.letter, dots, faint=False))
-            return picture(title, curves, words, axis=self.by, scale=scale)
+            return picture(title, curves, words, axis=self.by, scale=scale, unit=unit)
 
         if self.task is None:
-            losses = drawn("training loss, nats", "mlm_loss", False)
-            return [losses, drawn("held-out loss, nats", "held_out_loss", True)]
+            losses = drawn("training loss", "mlm_loss", False, unit="nats")
+            return [losses, drawn("held-out loss", "held_out_loss", True, unit="nats")]
         metric = self.task.metric
-        scale = 100.0 if is_share(metric) else 1.0
-        of_dev = drawn(f"{metric_name(metric)} on dev", f"dev_{metric}", True, self._number, scale)
-        return [drawn("training loss", "loss", False, shown), of_dev]
+        scale, unit = (100.0, "%") if is_share(metric) else (1.0, "")
+        of_dev = drawn(f"{metric_name(metric)} on dev", f"dev_{metric}", True, self._number, scale, unit)
+        return [drawn("training loss", "loss", False, shown, unit=loss_unit(self.task.kind)), of_dev]

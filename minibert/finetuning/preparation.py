@@ -18,7 +18,7 @@ from minibert.finetuning.models import as_sequence, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.finetuning.splitting import subset
 from minibert.hub.vocabularies import read_tokenizer
-from minibert.model.head_kinds import OF_CLASSES, POOLS
+from minibert.model.head_kinds import OF_CLASSES, POOLS, SQUARED
 from minibert.model.params import Head
 from minibert.model.targets import Targets
 from minibert.tasks import registry
@@ -257,7 +257,7 @@ def read_labelled(
         problem = f"{n_unlabelled:,} of {len(dev):,} dev examples have no label to measure on"
         advice = "give dev with labels."
         raise InputError(f"{problem}, the first is number {first:,}; {advice}", where=sources.data)
-    if task.kind in ("regress", "cosine") and len(dev) < 2:
+    if task.kind in SQUARED and len(dev) < 2:
         problem = "dev has one example, and a correlation needs two"
         raise InputError(f"{problem}; give more.", where=sources.data)
     with naming(sources.dev):

@@ -15,3 +15,21 @@ KINDS = PAPER_KINDS | SIMILARITY
 # Kinds that answer for a whole text, and those of them whose outputs are its classes.
 OF_TEXTS = tuple(name for name, kind in KINDS.items() if kind.architecture == CLASSIFIER)
 OF_CLASSES = tuple(name for name in OF_TEXTS if KINDS[name].outputs is None)
+
+SQUARED = ("regress", "cosine")  # kinds whose loss is a squared difference of numbers
+
+
+def loss_unit(kind: str) -> str:
+    """Return the unit of the loss of a head.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+
+    Returns
+    -------
+    str
+        "nats" for a cross-entropy; "" for a squared difference.
+    """
+    return "" if kind in SQUARED else "nats"

@@ -194,7 +194,7 @@ class RunPage(AbstractContextManager["RunPage"]):
                 floors.append((held_out["shuffled_loss"], "held out, its context shuffled"))
         lines = [(value, f"{name}: {value:.2f}") for value, name in floors]
         curve = Curve("metric", evaluations, "held-out", dots=True)
-        return self._curve(metrics, "mlm_loss", "loss, nats", "{:.3f}", lines, curve)
+        return self._curve(metrics, "mlm_loss", "loss", "{:.3f}", lines, curve, unit="nats")
 
     def _curve(
         self,
@@ -204,13 +204,14 @@ class RunPage(AbstractContextManager["RunPage"]):
         form: str,
         lines: Lines = (),
         *more: Curve,
+        unit: str = "",
     ) -> dict[str, Any] | None:
         step = self._state.step
         stages = self._task.stages(timetable_of(self._state))
         breaks = [stage.begin for stage in stages[1:]]
         marks = [(stage.begin, str(stage.seq_length)) for stage in stages if stage.begin <= step]
         training = Curve("loss", points(metrics, name), "training", breaks=breaks)
-        return picture(title, [training, *more], form.format, step, lines=lines, marks=marks)
+        return picture(title, [training, *more], form.format, step, unit=unit, lines=lines, marks=marks)
 
     def _speeds(self, metrics: Metrics) -> list[tuple[str, str]]:
         """Return the throughput of the whole run, and the median over steps of the other measurements."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minibert.base.files import atomic_json, atomic_text
+from minibert.model.head_kinds import loss_unit
 from minibert.reports import results
 from minibert.reports.doctor import Finding, Record, examine
 from minibert.reports.markup import rendered, shown
@@ -39,7 +40,8 @@ class Facts:
     # Expected and predicted classes, one for each example or word.
     classes: tuple[Sequence[str], Sequence[str]] | None = None
     curve: Sequence[Mapping[str, float]] = ()  # lines of metrics.jsonl, with "loss", "dev_accuracy"
-    mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
+    mistakes: Sequence[Mistake] = ()  # the worst first
+    loss_unit: str = ""  # unit of the loss in `curve`
     sweep: str = ""  # the tables of a sweep, if this is its best run
     findings: Sequence[Finding] = ()  # what is wrong with the training
 
@@ -80,10 +82,18 @@ def page(facts: Facts) -> str:
         metrics={"head": head, "rows": rows},
         pictures=_curves(facts),
         confusion=_confusion(facts),
-        mistakes=facts.mistakes[:WORST],
+        mistakes=[(mistake, *_shares(mistake)) for mistake in facts.mistakes[:WORST]],
         at_once=AT_ONCE,
         options=option_rows(facts.options),
     )
+
+
+def _shares(mistake: Mistake) -> tuple[str, str]:
+    """Write the probabilities of the expected and the found answer in percent; "" where there are none."""
+    if mistake.probabilities is None:
+        return "", ""
+    expected, found = (f"{100 * probability:.1f}%" for probability in mistake.probabilities)
+    return expected, found
 
 
 def duration(seconds: float) -> str:
@@ -157,13 +167,14 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     last = max((row["step"] for row in facts.curve), default=0)
     losses = Curve("loss", points(facts.curve, "loss"))
     of_dev = Curve("metric", points(facts.curve, f"dev_{name}"), dots=True)
-    loss = picture("training loss", [losses], shown, last)
+    loss = picture("training loss", [losses], shown, last, unit=facts.loss_unit)
     metric = picture(
         f"{metric_name(name)} on dev",
         [of_dev],
         number,
         last,
         scale=100.0 if results.is_share(name) else 1.0,
+        unit="%" if results.is_share(name) else "",
         band=band,
         lines=lines,
     )
@@ -299,6 +310,7 @@ def facts_of(
         classes=measured.task.classes(measured.examples, measured.predictions),
         curve=curve,
         mistakes=mistakes,
+        loss_unit=loss_unit(measured.task.kind),
         sweep=sweep,
     )
 

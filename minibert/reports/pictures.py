@@ -10,8 +10,13 @@ from minibert.reports.viz import smoothed
 
 MOST_POINTS = 600  # points of a curve; if there are more, neighbours are averaged
 LARGEST = 1e100  # larger values are left out, as are those that are not numbers
-WIDTH, HEIGHT = 720.0, 340.0  # this and all other lengths are in the plot's own units
-LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 38.0  # margins around the plot
+WIDTH, HEIGHT = 720.0, 368.0  # this and all other lengths are in the plot's own units
+LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 40.0, 38.0  # margins around the plot, with the names of the axes
+AXES = {  # the horizontal axes, and what is written below them
+    "step": "training step",
+    "tokens": "tokens read in training",
+    "minutes": "minutes of training",
+}
 LETTER, LINE = 13.5, 24.0  # the most room that a letter and a line of text take on a small screen
 
 
@@ -72,6 +77,7 @@ def picture(
     last: float | None = None,
     axis: str = "step",
     scale: float = 1.0,
+    unit: str = "",
     band: tuple[float, float, str] | None = None,
     lines: Sequence[tuple[float, str]] = (),
     marks: Sequence[tuple[float, str]] = (),
@@ -91,9 +97,11 @@ def picture(
     last : float, default None
         Where the horizontal axis ends; None: at the last point.
     axis : str, default "step"
-        Name of the horizontal axis: "step", "tokens" or "minutes".
+        Name of the horizontal axis: a key of AXES.
     scale : float, default 1.0
         Factor for the numbers at the vertical axis, such as 100 for percent.
+    unit : str, default ""
+        Unit of these numbers, which is written after the title above the vertical axis.
     band : (float, float, str), default None
         The ends of an interval, and its name.
     lines : sequence of (float, str)
@@ -137,6 +145,8 @@ def picture(
         "summary": [_summary(curve, title, words, axis) for curve in curves],
         "title": title,
         "axis": axis,
+        "x_label": AXES[axis],
+        "y_label": f"{title}, {unit}" if unit else title,
         "width": WIDTH,
         "height": HEIGHT,
         "left": LEFT,

@@ -248,13 +248,15 @@ class Choices(Task):
         """Yield wrong choices; the less likely the right ending was, the worse."""
         for index, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
-                probability = prediction["probabilities"][example.label]
+                probabilities = prediction["probabilities"]
+                both = probabilities[example.label], probabilities[prediction["choice"]]
                 yield Mistake(
                     text=f"{example.context} {example.start}".strip(),
                     expected=example.endings[example.label],
                     found=example.endings[prediction["choice"]],
-                    severity=surprise(probability),
+                    severity=surprise(both[0]),
                     example=index,
+                    probabilities=both,
                 )
 
     def as_read(

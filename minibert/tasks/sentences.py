@@ -395,9 +395,10 @@ class Sentences(Task):
                 error = abs(expected - value)
                 yield Mistake(text, f"{expected:g}", f"{value:.3f}", error, index)
             elif prediction["label"] != example.label:
-                probability = prediction["probabilities"].get(example.label, 0.0)
-                severity = surprise(probability)
-                yield Mistake(text, example.label, prediction["label"], severity, index)
+                found = prediction["label"]
+                probabilities = prediction["probabilities"]
+                both = probabilities.get(example.label, 0.0), probabilities[found]
+                yield Mistake(text, example.label, found, surprise(both[0]), index, both)
 
     def as_read(
         self,

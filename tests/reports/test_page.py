@@ -46,6 +46,7 @@ FACTS = facts_with(
     + [{"step": 50, "dev_accuracy": 0.6}, {"step": 100, "dev_accuracy": 0.75}],
     mistakes=[Mistake(f"sentence {n}", "positive", "negative", 9.0 - n) for n in range(13)],
     training_seconds=150.0,
+    loss_unit="nats",
 )  # fmt: skip
 
 
@@ -269,7 +270,16 @@ def test_axes_have_round_numbers_at_the_right_heights():
     places: dict[str, dict] = {}
     for had, text in zip(found.of("text"), found.said("text"), strict=True):
         places.setdefault(text, had)  # of the first picture, which is the loss
-    assert {"0.45", "0.7", "0.65", "20", "100", "step", "training loss", "accuracy on dev"} <= places.keys()
+    assert {
+        "0.45",
+        "0.7",
+        "0.65",
+        "20",
+        "100",
+        "training step",
+        "training loss, nats",
+        "accuracy on dev, %",
+    } <= places.keys()
     of_a_half = drawn(page(FACTS), "loss raw")[79]  # 0.7 - 80 / 400 at step 80
     assert float(places["0.5"]["y"]) - 4 == pytest.approx(of_a_half[1], abs=0.2)
     assert float(places["80"]["x"]) == pytest.approx(of_a_half[0], abs=0.2)
@@ -313,6 +323,16 @@ def test_ten_worst_mistakes_are_shown_and_all_are_counted():
     shown = [row for row in found.rows if row and row[0].startswith("sentence ")]
     assert shown == [[f"sentence {n}", "positive", "negative"] for n in range(10)]
     assert "The worst 10 of 13." in found.said("p")
+
+
+def test_mistakes_show_the_probabilities_of_both_answers():
+    wrong = Mistake("the film", "good", "bad", 4.6, 0, (0.0101, 0.9899))
+    found = Page(page(facts_with("", "", "f1", {}, mistakes=[wrong])))
+    assert ["the film", "good 1.0%", "bad 99.0%"] in found.rows
+    assert "Beside each answer is the probability that the model gave to it." in found.said("p")
+    without = Page(page(facts_with("", "", "f1", {}, mistakes=[wrong._replace(probabilities=None)])))
+    assert ["the film", "good", "bad"] in without.rows
+    assert "Beside each answer is the probability that the model gave to it." not in without.said("p")
 
 
 def test_a_long_mistake_unfolds_to_its_whole_text():

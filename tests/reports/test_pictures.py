@@ -97,6 +97,18 @@ def test_minutes_have_ticks_between_whole_ones_and_millions_are_short():
     assert [name for name, _ in tokens["places"]] == ["0", "500,000", "1M", "1.5M", "2M", "2.5M"]
 
 
+@pytest.mark.parametrize(
+    ("axis", "below"),
+    [("step", "training step"), ("tokens", "tokens read in training"), ("minutes", "minutes of training")],
+)
+def test_axes_are_named_with_their_units(axis, below):
+    found = picture("loss", [Curve("loss", SLOPE)], FORMAT, axis=axis, unit="nats")
+    assert (found["x_label"], found["y_label"], found["title"]) == (below, "loss, nats", "loss")
+    assert picture("R2", [Curve("loss", SLOPE)], FORMAT)["y_label"] == "R2"
+    heights = [y for _, y in found["heights"]]
+    assert 18 + 4 < min(heights) and max(heights) == pictures.HEIGHT - pictures.BOTTOM  # clear of the names
+
+
 def test_a_curve_of_one_point_is_a_dot():
     found = picture("loss", [Curve("loss", SLOPE[:1])], FORMAT)
     [(kind, x, y, words)] = found["dots"]
