@@ -13,7 +13,7 @@ from minibert.base.errors import InputError
 from minibert.base.model_names import CONFIG_FILE, WEIGHTS_FILE, config_in, locate, no_such_model
 from minibert.core.config import BertConfig
 from minibert.hub import hugging_face
-from minibert.hub.checkpoint import load_checkpoint
+from minibert.hub.checkpoint import checkpoint_config, load_checkpoint
 from minibert.hub.hugging_face import LABELLED, load_hf, load_labels, save_hf
 from minibert.hub.loading import (
     LoadReport,
@@ -99,7 +99,7 @@ def encoder_tensors(source: str | Path) -> Tensors:
 
 
 def stored_config(source: str | Path) -> BertConfig | None:
-    """Read the configuration of a BERT, without its weights if it is a file next to them.
+    """Read the configuration of a BERT, without its weights.
 
     Parameters
     ----------
@@ -116,8 +116,7 @@ def stored_config(source: str | Path) -> BertConfig | None:
         if weights is None:
             return None
         if weights == locate(source).checkpoint:
-            params = load_checkpoint(weights).params
-            return params.config if isinstance(params, Parameters) else None
+            return checkpoint_config(weights)
         is_tensorflow = weights.name not in hugging_face.WEIGHTS
         config_path = weights.with_name(CONFIG_FILE)
         if is_tensorflow:

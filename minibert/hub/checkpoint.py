@@ -8,7 +8,8 @@ and of itself.
 import json
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # requi
 BUFFERS = ("params", "m", "v")
 # Fields of the plan of a pre-training, from which its timetable is made.
 PLAN = {"total_steps": int, "timetable": list[tuple[float, float]], "replanned": tuple[int, int]}
+# Metrics in the plan, of the weights before the first step.
+PLAN |= {"before": {"loss": float, "accuracy": float, "next_accuracy": float | None, "targets": int}}
 
 
 def _is_count(value: Any) -> bool:
@@ -167,15 +170,48 @@ def load_checkpoint(path: str | Path, config: Any = None, numbers: int | None = 
     """
     path = Path(path)
     header, tensors = _contents(path)
-    try:
-        _require_whole(header, tensors)
+    with _reporting_damage(path):
+        _require_header(header)
+        _require_tensors(header, tensors)
         _require_state(path, header, numbers)
         params = _parameters(header, tensors["params"])
+    _require_config(path, params.config, config)
+    return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
+
+
+def checkpoint_config(path: str | Path) -> BertConfig | None:
+    """Read the configuration of a checkpoint from its header, without the buffers.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    BertConfig or None
+        None for the LSTMs of a tagger.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, its header is damaged, or it is not a checkpoint of minibert.
+    """
+    path = Path(path)
+    header, _ = _contents(path, buffers=())
+    with _reporting_damage(path):
+        _require_header(header)
+        return None if _is_bilstm(header) else BertConfig.from_dict(header["config"])
+
+
+@contextmanager
+def _reporting_damage(path: Path) -> Iterator[None]:
+    """Turn what the block finds wrong with a checkpoint into an InputError with advice."""
+    try:
+        yield
     except (ValueError, TypeError, RecursionError) as error:
         reason = str(error).rstrip(".")
         raise InputError(f"{path} is damaged: {reason}; remove it or use an earlier one.") from error
-    _require_config(path, params.config, config)
-    return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
 
 
 def _require_config(path: Path, stored: Any, config: Any) -> None:
@@ -192,7 +228,7 @@ def _require_config(path: Path, stored: Any, config: Any) -> None:
     raise InputError(f"{path} is of another configuration ({listed}); use the folder of that run.")
 
 
-def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _contents(path: Path, buffers: Sequence[str] = BUFFERS) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return header and buffers of a checkpoint; raise InputError if the file is not one."""
     if path.is_dir():
         raise InputError(f"{path} is a folder and can't be a checkpoint; move it away or use an earlier one.")
@@ -202,7 +238,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             text = (file.metadata() or {}).get("minibert")
             if text is not None:
                 header = parse_json(text)
-                tensors = {name: file.get_tensor(name) for name in BUFFERS}
+                tensors = {name: file.get_tensor(name) for name in buffers}
     except InputError:  # already says what is wrong; it is a ValueError, too
         raise
     except OSError as error:
@@ -219,15 +255,19 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return header, tensors
 
 
-def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
-    """Raise ValueError when a header or a buffer is not what was written."""
+def _require_header(header: dict[str, Any]) -> None:
+    """Raise ValueError when a header is not what was written; remove its own checksum from it."""
     lacking = [name for name, kind in HEADER.items() if not isinstance(header.get(name), kind)]
     if lacking:
         raise ValueError(f"its header lacks {', '.join(lacking)}")
-    checksums = header["crc32"]
-    header_checksum = checksums.pop("header", None)
+    header_checksum = header["crc32"].pop("header", None)
     if header_checksum != _checksum(header):
         raise ValueError("the checksum of its header differs")
+
+
+def _require_tensors(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+    """Raise ValueError when a buffer is not what was written."""
+    checksums = header["crc32"]
     if checksums.keys() != set(BUFFERS):
         raise ValueError(f"it has checksums of {', '.join(checksums)}, expected {', '.join(BUFFERS)}")
     kinds = {(tensor.shape, tensor.dtype) for tensor in tensors.values()}
@@ -256,7 +296,7 @@ def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> N
 
 def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
     """Divide a buffer into parameters as its header says; raise ValueError or TypeError if it can't be."""
-    if header["config"].get("model_type") == bilstm.MODEL_TYPE:
+    if _is_bilstm(header):
         tagger = bilstm.BilstmConfig.from_dict(header["config"])
         _require_count(flat, bilstm.parameter_table, tagger, "depth")
         return bilstm.BilstmParameters(tagger, flat)
@@ -267,6 +307,11 @@ def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
     head = Head(*stored)
     _require_count(flat, partial(parameter_table, head=head), config, "num_hidden_layers")
     return Parameters(config, flat, head=head)
+
+
+def _is_bilstm(header: dict[str, Any]) -> bool:
+    """Return whether a header is that of the LSTMs of a tagger."""
+    return bool(header["config"].get("model_type") == bilstm.MODEL_TYPE)
 
 
 def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config: Any, layers: str) -> None:

@@ -27,6 +27,7 @@ from minibert import hub
 from minibert.base.errors import InputError
 from minibert.base.model_names import WEIGHTS_FILE
 from minibert.base.terminal import counted
+from minibert.core.config import BertConfig
 from minibert.core.folder import hugging_face_names
 from minibert.reports.results import metric_name, metric_number, trivial_remark
 
@@ -184,7 +185,13 @@ class Record:
     def usual(self) -> Any:
         """Return the options with the learning rate and the batch size of the recipe."""
         rate = "learning_rate" if self.pretrains else "learning_rates"
-        return resolved(dataclasses.replace(self.options, **{rate: None}, batch_size=None), self.folder)
+        options = dataclasses.replace(self.options, **{rate: None}, batch_size=None)
+        return options.resolved(None if self.pretrains else self.model)
+
+    @cached_property
+    def model(self) -> BertConfig | None:
+        """Return the configuration of the run's model, or else of the one that it began with."""
+        return model_of(self.options, self.folder)
 
     @cached_property
     def rates(self) -> tuple[float, float]:
@@ -195,8 +202,7 @@ class Record:
         if not self.pretrains:
             return self.options.learning_rate, self.usual.learning_rate
         is_new = self.unigram is None or self.first_loss > self.unigram - LEARNT
-        model = hub.stored_config(self.folder)
-        return self.options.rate_from(is_new, model), self.usual.rate_from(is_new, model)
+        return self.options.rate_from(is_new, self.model), self.usual.rate_from(is_new, self.model)
 
     @property
     def times_usual_rate(self) -> float:
@@ -227,7 +233,25 @@ def resolved(options: Any, folder: Path) -> Any:
     """
     if hasattr(options, "masked_lm_prob"):
         return options.resolved()
-    return options.resolved(hub.stored_config(folder) or hub.stored_config(options.model))
+    return options.resolved(model_of(options, folder))
+
+
+def model_of(options: Any, folder: Path) -> BertConfig | None:
+    """Return the configuration of a run's model, or else of the one that it began with.
+
+    Parameters
+    ----------
+    options : PretrainOptions or FinetuneOptions
+        Options of the run.
+    folder : Path
+        Folder of the run.
+
+    Returns
+    -------
+    BertConfig or None
+        None if neither can be read.
+    """
+    return hub.stored_config(folder) or (hub.stored_config(options.model) if options.model else None)
 
 
 def diverged(run: Record) -> Verdict:

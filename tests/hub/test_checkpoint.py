@@ -15,7 +15,10 @@ from safetensors.numpy import save_file
 from minibert.base import files
 from minibert.base.errors import InputError, RunError
 from minibert.core.config import BertConfig
+from minibert.hub import stored_config
 from minibert.hub.checkpoint import (
+    PLAN,
+    checkpoint_config,
     checkpoint_path,
     checkpoints,
     latest,
@@ -25,6 +28,7 @@ from minibert.hub.checkpoint import (
 )
 from minibert.model import bilstm
 from minibert.model.params import initialise
+from minibert.reports.contents import HeldOutBefore
 
 CONFIG = BertConfig.from_size(
     "tiny", vocab_size=99, hidden_size=24, num_attention_heads=3, intermediate_size=37
@@ -183,6 +187,29 @@ def test_a_checkpoint_under_the_name_of_another_step_is_damage(tmp_path):
     assert latest(tmp_path, CONFIG, lambda text: None).state["step"] == 3
     checkpoint_path(tmp_path, 1000).rename(tmp_path / "mine.safetensors")
     assert load_checkpoint(tmp_path / "mine.safetensors").state["step"] == 12
+
+
+def test_the_configuration_is_read_without_the_buffers(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    path, *_ = saved(run / "checkpoints")
+    monkeypatch.setattr("minibert.hub.load_checkpoint", None)
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1  # in a buffer, whose checksum is not compared
+    path.write_bytes(damaged)
+    assert checkpoint_config(path) == stored_config(f"{run}@12") == CONFIG
+    path.write_bytes(damaged.replace(b"num_hidden_layers", b"num_hidden_liars_"))
+    with pytest.raises(InputError, match="is damaged: the checksum of its header differs"):
+        checkpoint_config(path)
+    assert stored_config(f"{run}@12") is None
+
+
+def test_lstms_have_no_configuration_of_a_bert(tmp_path):
+    path = saved_tagger(tmp_path)
+    assert checkpoint_config(path) is None
+
+
+def test_a_plan_remembers_the_metrics_that_a_report_has_of_the_weights_before_training():
+    assert PLAN["before"] == HeldOutBefore.__annotations__
 
 
 def test_a_header_without_its_checksum_is_refused(tmp_path):
