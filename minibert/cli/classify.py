@@ -34,7 +34,7 @@ from typing import Any
 from minibert.base.errors import InputError, warn
 from minibert.base.reading import suffix_of
 from minibert.base.terminal import emit, json_text, printable
-from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches, given
+from minibert.cli.shared.flags import JSON_EACH, add_engine, add_flag, add_model, add_switches, given
 from minibert.cli.shared.texts import LINES_AT_ONCE, add_texts, answers, given_texts
 from minibert.data.lines import JSON_LINES
 
@@ -57,7 +57,7 @@ def add(parser: ArgumentParser) -> None:
     add_flag(group, "--template TEXT", text)
     add_switches(group, several="judge each class by itself: several may apply, or none")
     add_engine(parser)
-    add_switches(parser, json=JSON)
+    add_switches(parser, json=JSON_EACH)
 
 
 def run(arguments: Namespace) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 
 from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import (
+    JSON_EACH,
     add_any_model,
     add_engine,
     add_flag,
@@ -50,7 +51,7 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("--targets", metavar="WORDS", type=lambda words: words.split(","), help=text)
     add_flag(parser, "--pieces N", "most pieces in a guess", 1)
     add_engine(parser)
-    add_switches(parser, json="print a JSON object for each text instead")
+    add_switches(parser, json=JSON_EACH)
 
 
 def run(arguments: Namespace) -> None:

@@ -68,7 +68,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "epochs patience max_steps seed restarts")
     flags.add_engine(group, default=None)
     flags.add_options(group, options, "checkpoint_steps checkpoint_seconds keep")
-    flags.add_switches(group, quiet=flags.QUIET_REPORT, json=flags.JSON)
+    flags.add_switches(group, quiet=flags.QUIET_REPORT, json=flags.JSON_REPORT)
     group = parser.add_argument_group("data")
     text = "folder with the task's official files, or with train, dev and test tables; or one table"
     flags.add_flag(group, "--data PATH", text)

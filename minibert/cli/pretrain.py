@@ -96,7 +96,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "evaluations checkpoint_steps checkpoint_seconds keep")
     text = "when training ends or is stopped, print the time and speed of each operation, and write them to "
     text += "trace.json in the run folder, with a timeline of the first steps in trace-events.json"
-    flags.add_switches(group, trace=text, quiet=flags.QUIET_REPORT, json=flags.JSON)
+    flags.add_switches(group, trace=text, quiet=flags.QUIET_REPORT, json=flags.JSON_REPORT)
     group = parser.add_argument_group("text and vocabulary")
     flags.add_layout(group, default=None)
     flags.add_options(group, options, "column shards vocab vocab_size lower_case keep_accents segmented")

@@ -25,6 +25,7 @@ from typing import Any
 
 from minibert.base.terminal import counted, emit, json_text, printable
 from minibert.cli.shared.flags import (
+    JSON_EACH,
     QUIET,
     add_any_model,
     add_engine,
@@ -50,7 +51,7 @@ def add(parser: ArgumentParser) -> None:
     add_texts(parser)
     text = "how to mask words of several pieces: one at a time (token), or with those to its right (l2r)"
     add_flag(parser, "--within-word", text, "token", choices=("token", "l2r"))
-    add_switches(parser, json="print one JSON object for each text instead", quiet=QUIET)
+    add_switches(parser, json=JSON_EACH, quiet=QUIET)
     add_engine(parser)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from minibert.base.errors import InputError
 from minibert.base.terminal import aligned, emit, json_text, printable
 from minibert.base.texts import answers_in_place
-from minibert.cli.shared.flags import add_engine, add_model, add_switches
+from minibert.cli.shared.flags import JSON_EACH, add_engine, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, given_texts
 
 
@@ -33,7 +33,7 @@ def add(parser: ArgumentParser) -> None:
     add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")
     add_texts(parser, "a sentence, or more")
     add_engine(parser)
-    add_switches(parser, json="print a JSON object for each text instead")
+    add_switches(parser, json=JSON_EACH)
 
 
 def run(arguments: Namespace) -> None:

@@ -26,6 +26,7 @@ MINUTES = {
     "10.2": 75, "10.4": 20,
     "12.2": 45, "12.3": 25, "12.4": 10, "12.6": 35,
 }  # fmt: skip
+LONGEST = 3  # exercises of a chapter whose functions stand for it in the overview
 WORDS_A_MINUTE = 120  # reading speed for prose with formulas and pictures, including the time to run cells
 _HEADING = re.compile(r"^# #+ Exercise (\d\d\.\d+) \((\w+)\): (.+)$", re.M)
 _WORDS = re.compile(r"^#+ Words$(.*?)(?=^#+ |\Z)", re.M | re.S)
@@ -50,11 +51,18 @@ class Plan(NamedTuple):
     title: str
     reading: int  # minutes, an estimate
     tasks: tuple[Task, ...]
+    name: str  # of the notebook, without its suffix
 
     @property
     def minutes(self) -> int:
         """Return how many minutes the chapter takes with all exercises."""
         return self.reading + sum(task.minutes for task in self.tasks)
+
+    @property
+    def main_functions(self) -> list[str]:
+        """Return the functions of the longest exercises, in the order of the chapter."""
+        longest = sorted(self.tasks, key=lambda task: -task.minutes)[:LONGEST]
+        return [name for task in self.tasks if task in longest for name in task.exercise.functions]
 
 
 class Term(NamedTuple):
@@ -122,7 +130,7 @@ def _plan(path: Path) -> Plan:
         minutes = MINUTES.get(exercise.number, USUAL[level])
         tasks.append(Task(exercise.number, name, level, minutes, exercise))
     reading = max(5, 5 * round(words / WORDS_A_MINUTE / 5))  # a multiple of five minutes
-    return Plan(path.name[:2], title, reading, tuple(tasks))
+    return Plan(path.name[:2], title, reading, tuple(tasks), path.stem)
 
 
 def instructors_notes(numbers: Iterable[str] = ()) -> str:
@@ -168,6 +176,27 @@ def glossary() -> str:
     lines = ["# Glossary", ""]
     for entry in sorted(entries, key=lambda entry: (entry.term.lower(), entry.chapter)):
         lines.append(f"- **{entry.term}** ({entry.chapter}): {entry.meaning}")
+    return "\n".join(lines)
+
+
+def overview(numbers: Iterable[str]) -> str:
+    """Write a table of docs/course.md: what one writes in some chapters, and how long that takes.
+
+    Parameters
+    ----------
+    numbers : iterable of str
+        As for `plans`.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    lines = ["| chapter | what you write, above all | exercises | minutes |", "|---|---|--:|--:|"]
+    for plan in plans(numbers):
+        link = f"[{plan.number} {plan.title}](../notebooks/{plan.name}.ipynb)"
+        written = ", ".join(f"`{name}`" for name in plan.main_functions) or "nothing yet: look around"
+        lines.append(f"| {link} | {written} | {len(plan.tasks)} | {plan.minutes} |")
     return "\n".join(lines)
 
 

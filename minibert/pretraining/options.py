@@ -78,7 +78,12 @@ class PretrainOptions(RunOptions):
         metavar="DIR",
         default="",
     )
-    held_out: float = option(0.05, "share of the documents to hold out for evaluation", SHARE)
+    held_out: float = option(
+        0.05,
+        "share of the documents to hold out for evaluation; at least one document is held out, or two where "
+        "next sentences are learnt",
+        SHARE,
+    )
     # model
     size: str | None = option(
         None,
@@ -371,7 +376,7 @@ class PretrainOptions(RunOptions):
 
     @property
     def tokens_per_step(self) -> int:
-        """Return the number of tokens in a step of full sequences; it is the same in every stage."""
+        """Return the number of tokens in a step of full sequences, the most that a step of any stage has."""
         assert self.batch_size is not None  # since the options were resolved
         return self.batch_size * self.longest
 

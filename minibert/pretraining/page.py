@@ -299,13 +299,21 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("held out", counted(len(text.held_out_ids), "document"), _held_out(task, timetable)),
         ("steps", f"{timetable.total:,}", _budget(o, state.plan, timetable)),
         ("sequence lengths", lengths, why_lengths),
-        ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),
+        ("tokens a step", _tokens_per_step(o, state), by_recipe(o.batch_size, o.recipe.batch_size)),
         ("optimizer", o.optimizer, by_recipe(o.optimizer, "adamw")),
         ("learning rate", f"{o.learning_rate:g}", by_recipe(o.learning_rate, usual_rate)),
         ("warm-up", f"{o.warmup:g} of the steps", by_recipe(o.warmup, o.recipe.warmup)),
         ("dropout", f"{o.dropout:g}", _why_dropout(o, recipe)),
         ("engine", f"{engine}, {o.dtype}", f"--engine {o.engine}"),
     ]
+
+
+def _tokens_per_step(options: PretrainOptions, state: State) -> str:
+    """Say how many tokens a step has: fewer than fit, as documents end before their sequences are full."""
+    most = f"at most {options.tokens_per_step:,}"
+    if not state.step:
+        return most
+    return f"{state.tokens / state.step:,.0f} on average, {most}"
 
 
 def _why_dropout(options: PretrainOptions, recipe: str) -> str:
@@ -327,6 +335,8 @@ def _held_out(task: Pretraining, timetable: Timetable) -> str:
     """Say how much is held out and, for a run with few steps, how little of it is measured."""
     options = task.options
     why = f"a share of {options.held_out:g}"
+    if task.text.holds_out_least(options.held_out):
+        why = f"the least that has to be; {why} is less"
     if options.minutes is None and options.evaluations:
         share = task.measured_share(timetable.planned_total)
         if share < 1:

@@ -125,6 +125,17 @@ class Text:
     repeated: float = 0.0
     next_sentence: bool = True
 
+    def holds_out_least(self, share: float) -> bool:
+        """Return whether more documents are held out than a share says, as fewer would not do.
+
+        Parameters
+        ----------
+        share : float
+            The share to hold out, `held_out` of the options.
+        """
+        asked = round(share * (len(self.train_ids) + len(self.held_out_ids)))
+        return len(self.held_out_ids) > asked
+
     def training(self, options: PretrainOptions, seq_length: int) -> Instances:
         """Return the instances of a stage of training.
 

@@ -447,12 +447,15 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
         repeated = f", at least {text.repeated:.1%} in repeated lines"
     stages = [f"{stage.end - stage.begin:,} of {stage.seq_length}" for stage in task.stages(timetable)]
     millions = state.params.count() / 1e6
+    held_out = f"{len(text.held_out_ids):,} held out"
+    if text.holds_out_least(task.options.held_out):
+        held_out += " (the least that has to be, whatever the share)"
     return (
         f"BERT-{state.params.config.size}, {millions:.1f}M parameters, "
         f"{text.tokenizer.vocab_size:,} pieces; "
-        f"{counted(len(text.train_ids), 'document')} to train on, {len(text.held_out_ids):,} held out, "
+        f"{counted(len(text.train_ids), 'document')} to train on, {held_out}, "
         f"{text.shards.n_tokens:,} tokens{repeated}; "
-        f"{counted(timetable.total, 'step')} of {task.options.tokens_per_step:,} tokens "
+        f"{counted(timetable.total, 'step')} of up to {task.options.tokens_per_step:,} tokens "
         f"({', then '.join(stages)} long)."
     )
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from course import notebooks
-from teaching import PAGE, renewed
+from teaching import COURSE, PAGE, renewed
 
 from minibert.base.errors import InputError
 from minibert.cli import main
@@ -16,6 +16,15 @@ def test_the_page_for_teachers_has_the_minutes_of_now():
     page = PAGE.read_text("utf-8")
     assert "| 04 Attention |" in page
     assert renewed(page) == page, "python tests/support/teaching.py"
+
+
+def test_the_page_of_the_course_says_what_is_written_in_every_chapter_and_for_how_long():
+    page = COURSE.read_text("utf-8")
+    assert renewed(page) == page, "python tests/support/teaching.py"
+    for plan in plans():
+        assert page.count(f"| [{plan.number} {plan.title}](../notebooks/{plan.name}.ipynb) | ") == 1
+    (plan,) = plans(["04"])
+    assert f"`score_variance`, `attention` | 5 | {plan.minutes} |" in page
 
 
 def test_every_exercise_has_its_difficulty_and_minutes():

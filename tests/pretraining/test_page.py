@@ -2,14 +2,17 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from html_page import Page, require_self_contained
+from small_corpus import write_corpus
 
 from minibert.pretraining import page
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
+from minibert.pretraining.preparation import Text
 from minibert.pretraining.recipes import Timetable
 from minibert.pretraining.run import pretrain
 from minibert.reports import pictures
@@ -111,7 +114,8 @@ def test_it_says_what_was_decided_and_why(finished):
     assert rows["learning rate"] == ["0.002", "recipe of tiny"]
     assert rows["vocabulary"] == [f"{report['vocab_size']} pieces", "learnt from the text"]
     assert rows["size"][0].startswith("2 layers of 128 in 2 heads") and rows["size"][1] == "--size tiny"
-    assert rows["tokens a step"] == ["128", "given"]
+    average = report["tokens"] / STEPS
+    assert rows["tokens a step"] == [f"{average:.0f} on average, at most 128", "given"] and average < 128
 
 
 def test_it_names_no_folder_of_the_machine(finished, corpus):
@@ -130,6 +134,11 @@ def test_minutes_are_explained_by_the_measured_speed():
         "before the speed changed on the way; held-out text is measured on 50% of the usual targets"
     )
     assert "planned" not in page._budget(minutes, plan, Timetable.of(100))
+
+
+def test_before_the_first_step_it_says_how_many_tokens_fit():
+    state = SimpleNamespace(step=0, tokens=0)
+    assert page._tokens_per_step(PretrainOptions(batch_size=8, seq_length="16"), state) == "at most 128"
 
 
 def test_on_the_way_it_renews_itself_and_has_every_look_so_far(finished):
@@ -183,3 +192,18 @@ def test_a_left_to_right_run_has_next_words_and_no_guesses(corpus, tmp_path):
     document = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "the loss on held-out next words" in document
     assert "Guesses" not in document and "shuffled" not in document
+
+
+def test_the_least_number_of_held_out_documents_is_explained(tmp_path, capsys):
+    text = write_corpus(tmp_path / "text.txt", documents=5)
+    pretrain(options(text, held_out=0.05, steps=2, evaluations=1), tmp_path / "run")
+    said = "3 documents to train on, 2 held out (the least that has to be, whatever the share),"
+    assert said in capsys.readouterr().err
+    rows = {row[0]: row[1:] for row in Page((tmp_path / "run" / "report.html").read_text()).rows if row}
+    assert rows["held out"][1].startswith("the least that has to be; a share of 0.05 is less")
+
+
+@pytest.mark.parametrize(("train", "held_out", "is_least"), [(3, 2, True), (38, 2, False), (3, 1, False)])
+def test_a_share_that_is_held_out_needs_no_explanation(train, held_out, is_least):
+    text = Text(None, None, np.arange(train), np.arange(held_out))
+    assert text.holds_out_least(0.05 if held_out == 2 else 0.25) == is_least

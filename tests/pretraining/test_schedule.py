@@ -260,7 +260,7 @@ def test_a_run_that_ended_before_its_lengths_were_decided_decides_them_later(cor
 def test_a_run_of_one_step_is_one_of_one_step(corpus, tmp_path, capsys):
     report = pretrain(PretrainOptions((str(corpus),), steps=1, seq_length="16", **SMALL), tmp_path / "run")
     assert report_text(report).count("\n1 step, ") == 1
-    assert "; 1 step of 32 tokens (1 of 16 long)." in capsys.readouterr().err
+    assert "; 1 step of up to 32 tokens (1 of 16 long)." in capsys.readouterr().err
     assert (report["engine"], report["dtype"], report["cores"]) == ("numpy", "float32", cores())
 
 

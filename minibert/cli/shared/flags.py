@@ -18,7 +18,10 @@ from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
 
 IN_PACKAGE = f"(default: {DEFAULT}, the one in the package)"
-JSON = "print one JSON object instead of text"  # the help of --json
+# The help of --json, of a command with one result, of one that makes a run, and of one that answers texts.
+JSON = "print one JSON object instead of text"
+JSON_REPORT = "print the report as JSON, as in report.json, instead of text"
+JSON_EACH = "print a JSON object for each text instead"
 QUIET, QUIET_REPORT = "show no progress", "show no progress, only the report"  # the help of --quiet
 THREADS = "number of threads (default: one for each core)"
 
