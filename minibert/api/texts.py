@@ -202,7 +202,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
             max_length = min(128, params.config.P)
         names = tuple(self._labels)
         self._fitted = Finetuned(Path(), task, names, {}, max_length, pairs, tokenizer, params, ops)
-        self._trained_texts: frozenset[int] = frozenset()  # they are not known
+        self._trained_texts = frozenset()  # they are not known
         return self
 
     @property

@@ -21,10 +21,9 @@ from minibert.base.terminal import aligned, counted, printable
 from minibert.finetuning.examples import asked_examples
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
-from minibert.model.head_kinds import loss_unit
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import framed, rendered, shown
-from minibert.reports.page import option_rows
+from minibert.reports.page import loss_unit, option_rows
 from minibert.reports.pictures import AXES, Curve, picture, points
 from minibert.reports.results import REPORT, is_share, metric_name, metric_number
 from minibert.tasks import metrics, registry

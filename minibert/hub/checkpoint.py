@@ -31,10 +31,13 @@ from minibert.model.params import Head, Parameters, parameter_table
 FORMAT = "minibert checkpoint 1"
 HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # required fields and their types
 BUFFERS = ("params", "m", "v")
-# Fields of the plan of a pre-training, from which its timetable is made.
-PLAN = {"total_steps": int, "timetable": list[tuple[float, float]], "replanned": tuple[int, int]}
-# Metrics in the plan, of the weights before the first step.
-PLAN |= {"before": {"loss": float, "accuracy": float, "next_accuracy": float | None, "targets": int}}
+# Fields of the plan of a pre-training: of its timetable, and metrics of its weights before the first step.
+PLAN: dict[str, Any] = {
+    "total_steps": int,
+    "timetable": list[tuple[float, float]],
+    "replanned": tuple[int, int],
+    "before": {"loss": float, "accuracy": float, "next_accuracy": float | None, "targets": int},
+}
 
 
 def _is_count(value: Any) -> bool:

@@ -17,19 +17,3 @@ OF_TEXTS = tuple(name for name, kind in KINDS.items() if kind.architecture == CL
 OF_CLASSES = tuple(name for name in OF_TEXTS if KINDS[name].outputs is None)
 
 SQUARED = ("regress", "cosine")  # kinds whose loss is a squared difference of numbers
-
-
-def loss_unit(kind: str) -> str:
-    """Return the unit of the loss of a head.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-
-    Returns
-    -------
-    str
-        "nats" for a cross-entropy; "" for a squared difference.
-    """
-    return "" if kind in SQUARED else "nats"

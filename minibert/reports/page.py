@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from minibert.base.files import atomic_json, atomic_text
-from minibert.model.head_kinds import loss_unit
+from minibert.model.head_kinds import SQUARED
 from minibert.reports import results
 from minibert.reports.doctor import Finding, Record, examine
 from minibert.reports.markup import rendered, shown
@@ -86,6 +86,22 @@ def page(facts: Facts) -> str:
         at_once=AT_ONCE,
         options=option_rows(facts.options),
     )
+
+
+def loss_unit(kind: str) -> str:
+    """Return the unit of the loss of a head.
+
+    Parameters
+    ----------
+    kind : str
+        A kind of head, one of `KINDS`.
+
+    Returns
+    -------
+    str
+        "nats" for a cross-entropy; "" for a squared difference.
+    """
+    return "" if kind in SQUARED else "nats"
 
 
 def _shares(mistake: Mistake) -> tuple[str, str]:
