@@ -23,7 +23,6 @@ minibert finetune sentiment {TUNE}
 minibert finetune reviews.csv {OWN}
 minibert finetune classify reviews.csv {OWN}
 minibert finetune {TUNE}
-minibert finetune sst2 --data SST-2 --out new
 minibert finetune sst2 --data SST-2 --model model
 minibert finetune sst2 --data missing --model model --out new --quiet
 minibert finetune sst2 --data RTE --model model --out new --quiet
@@ -181,13 +180,14 @@ minibert fill-mask --model model 'the film is [MASK]' --targets funny,
 minibert fill-mask --model model 'the film is [MASK]' --targets funny --pieces 2
 minibert fill-mask --model model 'the film is [MASK]' --threads 0
 minibert score-text --model tuned 'the film is funny'
+minibert score-text model
 minibert score-text --model model texts.txt
 minibert features --model model 'the film is funny' --out vectors.csv
 minibert features --model model 'the film is funny' --out vectors.npy --layers 9
 minibert features --model model 'the film is funny' --out vectors.npy --pool median
 minibert features --model model 'the film is funny' --out vectors.npy --pool pooled --layers 1
 minibert features --model model 'the film is funny' --out vectors.npy --max-length 1
-minibert tokenize 'the film'
+minibert tokenize .
 minibert tokenize 'the film' --vocab missing
 minibert tokenize 'the film' --vocab corpus.txt
 minibert tokenize 'the film' --vocab model/config.json
