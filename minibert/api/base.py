@@ -342,6 +342,12 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
             raise NotFitted(f"This {type(self).__name__} is not fitted yet; call fit first, or load one.")
         return fitted
 
+    def _measured_examples(self, X: Any, y: Any) -> list[Any]:
+        """Return labelled examples to measure the model on; warn if it was trained on many of them."""
+        examples = self._examples(X, y, labelled=True)
+        warn_of_trained_texts(examples, self._trained_texts)
+        return examples
+
     @explains_unknown_arguments
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Compute the task's metrics on some rows, with a 95% confidence interval and the trivial baseline.
@@ -362,9 +368,8 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
             words, trained on the same examples if these are known. It prints as a table.
         """
         model = self.model_
-        examples = self._examples(X, y, labelled=True)
+        examples = self._measured_examples(X, y)
         model.task.warn_unknown(examples, model.labels)
-        warn_of_trained_texts(examples, self._trained_texts)
         if not hasattr(self, "_bag_of_words"):  # a loaded model, perhaps from a run folder with examples
             self._bag_of_words = bag_of_words_in(model.folder, model.labels)
         predictions = self._predictions(examples)
@@ -388,8 +393,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         float
         """
         task = self.model_.task
-        examples = self._examples(X, y, labelled=True)
-        warn_of_trained_texts(examples, self._trained_texts)
+        examples = self._measured_examples(X, y)
         scores = task.score(examples, self._predictions(examples))
         return float(scores[task.metric])
 

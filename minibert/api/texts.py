@@ -309,7 +309,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
         float
             From 0 to 1.
         """
-        examples = self._examples(X, y, labelled=True)
+        examples = self._measured_examples(X, y)
         labels = [example.label for example in examples]
         predicted = [prediction["label"] for prediction in self._predictions(examples)]
         return accuracy(labels, predicted)
@@ -506,7 +506,7 @@ class TextRegressor(_TextEstimator):
         -------
         float
         """
-        examples = self._examples(X, y, labelled=True)
+        examples = self._measured_examples(X, y)
         labels = [example.label for example in examples]
         values = [prediction["value"] for prediction in self._predictions(examples)]
         return r2(labels, values)

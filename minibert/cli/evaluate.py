@@ -15,10 +15,13 @@ examples:
 """
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from minibert.base.errors import InputError
+from minibert.base.model_names import CONFIG_FILE
 from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import flags
 from minibert.cli.shared.measured import TRAINED_COLUMNS, add_measured, measured_as
@@ -73,9 +76,7 @@ def run(arguments: Namespace) -> None:
     """
     from minibert.finetuning.models import is_finetuned
 
-    if not (arguments.model or arguments.corpus):
-        raise InputError("No model is named: give one with --model or, to measure english, a CORPUS.")
-    arguments.model = arguments.model or [flags.model_or_default(None)]
+    arguments.model = arguments.model or [_default_model(arguments.corpus)]
     if all(map(is_finetuned, arguments.model)):
         _evaluate_task(arguments)
         return
@@ -88,6 +89,16 @@ def run(arguments: Namespace) -> None:
         _evaluate_words(arguments, model)
     else:
         _evaluate_pieces(arguments, model)
+
+
+def _default_model(corpus: Sequence[str]) -> str:
+    """Return the model to measure if none is named: that in the package, on a text."""
+    if not corpus:
+        raise InputError("No model is named: give one with --model or, to measure english, a CORPUS.")
+    for path in corpus:
+        if (Path(path) / CONFIG_FILE).exists():
+            raise InputError(f"'{path}' holds a model, but a text is expected; name the model with --model.")
+    return flags.model_or_default(None)
 
 
 def _evaluate_words(arguments: Namespace, model: str) -> None:

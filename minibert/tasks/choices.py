@@ -249,7 +249,7 @@ class Choices(Task):
         for index, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
                 probabilities = prediction["probabilities"]
-                both = probabilities[example.label], probabilities[prediction["choice"]]
+                both = [probabilities[example.label], probabilities[prediction["choice"]]]
                 yield Mistake(
                     text=f"{example.context} {example.start}".strip(),
                     expected=example.endings[example.label],

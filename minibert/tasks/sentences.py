@@ -397,7 +397,7 @@ class Sentences(Task):
             elif prediction["label"] != example.label:
                 found = prediction["label"]
                 probabilities = prediction["probabilities"]
-                both = probabilities.get(example.label, 0.0), probabilities[found]
+                both = [probabilities.get(example.label, 0.0), probabilities[found]]
                 yield Mistake(text, example.label, found, surprise(both[0]), index, both)
 
     def as_read(

@@ -76,7 +76,7 @@ class Mistake(NamedTuple):
     found: str
     severity: float  # mistakes are sorted by it; larger is worse
     example: int = 0  # index of the example
-    probabilities: tuple[float, float] | None = None  # of the expected and the found answer, where it is one
+    probabilities: list[float] | None = None  # of the expected and the found answer, where it is one
 
 
 class Task(ABC):

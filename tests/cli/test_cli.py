@@ -141,7 +141,8 @@ def test_help_of_all_commands_opens_none_of_them():
 
 
 @pytest.mark.parametrize(
-    "words", ["evaluate {run}", "fill-mask {run} [MASK]", "export {run} {new}", "tag {run} a"]
+    "words",
+    ["evaluate {run}", "fill-mask {run} [MASK]", "score-text {run} a", "tag {run} a", "classify {run} a"],
 )
 def test_a_model_without_its_flag_is_asked_for(words, run, tmp_path, capsys):
     line = ends_badly(capsys, 2, *words.format(new=tmp_path / "new", run=run).split())

@@ -350,7 +350,6 @@ def test_a_column_that_is_named_twice_is_refused(run, sst2, tmp_path, capsys, co
     ("words", "message"),
     [
         ("finetune --out {new}", "A new run needs TASK, --data;"),
-        ("finetune rte --data {sst2} --out {new}", "A new run needs --model;"),
         ("finetune rte --data {sst2} --model {model} --out {new}", "is not the train file of RTE"),
         ("finetune sst-2 --data {sst2} --model {model} --out {new}", "did you mean sst2"),
         (

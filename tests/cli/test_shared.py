@@ -145,7 +145,7 @@ def test_what_is_not_known_is_answered_with_what_may_be_meant(words, told, capsy
         ),
         ("vocab", "minibert vocab: --out and --report-on are missing; give one of them; see"),
         ("predict", "minibert predict: --model and --out are missing; see"),
-        ("score-text -- --bert", "minibert score-text: --model is missing; see"),
+        ("classify -- --bert", "minibert classify: --model is missing; see"),
         ("export --model m", "minibert export: --out is missing; see"),
         ("show m --out", "minibert show: --out needs a value; see"),
         ("show m --out x --json=1", "minibert show: --json takes no value; give --json alone; see"),
@@ -223,7 +223,7 @@ def test_a_word_that_does_not_belong_is_answered_with_where_it_does(
     ("words", "told"),
     [
         ("score conll ''", "FILE '' names no file or folder; give one; see"),
-        ("evaluate --model ''", "--model '' names no file or folder; give one; see"),
+        ("evaluate --model ''", "--model '' names no file or folder; give one, or leave it out; see"),
         ("finetune rte --out ''", "--out '' names no file or folder; give one; see"),
         ("pretrain --out ''", "--out '' names no file or folder; give one, or leave it out; see"),
         ("pretrain ''", "CORPUS '' names no file or folder; give one, or leave it out; see"),

@@ -144,7 +144,8 @@ def test_a_run_folder_holds_what_it_says_and_nothing_of_the_way_there(run):
     names = {path.name for path in run.iterdir()} - {"tensorboard"}
     assert names == {
         "finetune.json", "metrics.jsonl", "config.json", "model.safetensors", "vocab.txt", "tokenizer.json",
-        "tokenizer_config.json", "task.json", "dev_predictions.json", "report.html", "report.json",
+        "tokenizer_config.json", "task.json", "dev_predictions.json", "trained_texts.json", "report.html",
+        "report.json",
     }  # fmt: skip
     assert json.loads((run / "task.json").read_text()) == {
         "task": "sst2",

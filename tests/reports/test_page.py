@@ -326,7 +326,7 @@ def test_ten_worst_mistakes_are_shown_and_all_are_counted():
 
 
 def test_mistakes_show_the_probabilities_of_both_answers():
-    wrong = Mistake("the film", "good", "bad", 4.6, 0, (0.0101, 0.9899))
+    wrong = Mistake("the film", "good", "bad", 4.6, 0, [0.0101, 0.9899])
     found = Page(page(facts_with("", "", "f1", {}, mistakes=[wrong])))
     assert ["the film", "good 1.0%", "bad 99.0%"] in found.rows
     assert "Beside each answer is the probability that the model gave to it." in found.said("p")

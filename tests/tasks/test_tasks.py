@@ -494,7 +494,7 @@ def test_the_worst_mistake_is_the_surest():
         ("text 1", "a", "b"),
         ("text 0", "a", "b"),
     ]
-    assert [one.probabilities for one in found] == [(0.1, 0.9), (0.4, 0.6)]  # of the expected and the found
+    assert [one.probabilities for one in found] == [[0.1, 0.9], [0.4, 0.6]]  # of the expected and the found
     assert a_task().classes(examples, predictions) == (["a", "a", "a"], ["b", "b", "a"])
 
 
