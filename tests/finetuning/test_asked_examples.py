@@ -270,9 +270,7 @@ def test_a_divided_table_that_lost_its_labels_is_predicted_as_a_whole(of_a_file,
     options = json.loads((run / "finetune.json").read_text("utf-8"))
     (run / "finetune.json").write_text(json.dumps(options | {"data": str(bare)}))
     report = predict(run, bare, "dev", tmp_path / "out", engine="numpy")
-    assert predicted_text(report).startswith(
-        "Your own table, classes of texts, 100 examples of bare.tsv\n"
-    )
+    assert predicted_text(report).startswith("Your own table, classes of texts, 100 examples of bare.tsv\n")
     names = [Path(file).name for file in report["files"]]
     assert names == ["bare_predictions.tsv", "classify-bare.jsonl"]
 

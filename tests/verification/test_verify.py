@@ -263,7 +263,7 @@ def test_digests_depend_on_the_weights_alone(corpus, trained, tmp_path, monkeypa
 
 def test_a_fine_tuned_run_is_whole(run):
     text = assert_whole(run, "fine-tuning run")
-    assert "task: sst2, 2 labels" in text and "digests: 3 of 3 files" in text
+    assert "task: sst2, 2 labels" in text and "digests: 4 of 4 files" in text
 
 
 @pytest.mark.thorough
