@@ -141,7 +141,7 @@ def _how_often(asked: list[Asked], name: str, phrase: str) -> str:
     telling = [question for question in right if np.any(np.asarray(question.expected[name], object) != 0)]
     if not telling or phrase.startswith(NOT_FINITE):
         return ""
-    return f" in {len(asked) - len(right)} of {len(asked)} questions, and is right in the others"
+    return f" in {len(asked) - len(right)} of {len(asked)} questions, and right in the others"
 
 
 def _sentences_of(phrases: list[tuple[str, str]], label: str) -> list[Sentence]:
@@ -699,7 +699,8 @@ def _parts(asked: list[Asked], name: str) -> list[Part]:
             return []
         if found.dtype.kind not in "fciu" or expected.dtype.kind not in "fciu":
             return []
-        others = {f"the right {key}": value for key, value in question.expected.items() if key != name}
+        right = {f"the right {key.removeprefix('the ')}": value for key, value in question.expected.items()}
+        others = {key: value for key, value in right.items() if key != f"the right {name.removeprefix('the ')}"}
         arguments = _numbers(question.arguments) | _numbers(question.saved) | _numbers(others)
         as_float = found.astype(np.result_type(found, 0.0))
         parts.append(Part(as_float, expected * 1.0, arguments, name in question.totals))

@@ -304,7 +304,7 @@ def test_the_ends_of_an_interval_are_named():
 
 def test_what_holds_in_some_questions_is_not_said_of_all():
     pairs = [(0.0, 2.0), (0.0, 3.0), (0.0, 4.0), (5.0, 5.0)]
-    assert "zero everywhere in 3 of 4 questions, and is right in the others" in of_answers(pairs)
+    assert "zero everywhere in 3 of 4 questions, and right in the others" in of_answers(pairs)
     assert "in 3 of 4" not in of_answers([*pairs[:3], (0.0, 0.0)])
 
 
