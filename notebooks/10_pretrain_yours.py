@@ -217,6 +217,7 @@ lesson.check(neighbour_losses)
 # | `pairs[left, target]` | `pairs[target, left]` | The pair is (left, target): what is on the left comes first. |
 # | `pairs.sum(1)[left]` | `pairs.sum(0)[left]` | c(u) counts how often u is on the left of something, not on the right. |
 # | `strength * single[target]` | `strength / V` | The counts are mixed with the frequencies of pieces, not with equal chances. |
+# | `(np.bincount(ids, minlength=V) + 1) / (len(ids) + V)` | `np.bincount(ids, minlength=V) / len(ids)` | A piece that the text lacks would have probability 0, and an infinite loss: count every piece once more. |
 # | `(len(ids) + V)` | `len(ids)` | Each of V pieces was counted once more, so the sum is N + V. |
 # | `-np.log(mixed` | `np.log(mixed` | A loss is minus the logarithm. |
 # | `/ (pairs.sum(1)[left] + strength)` | `/ pairs.sum(1)[left]` | Without lambda in the denominator the probabilities do not sum to one. |

@@ -216,6 +216,7 @@ lesson.check(lift, draw=draw_pairs, same_as=lift_pair_by_pair, times=10)
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `found / even` | `found / pairs.sum()` | That is the mean weight of a pair; the lift divides it by what even attention gives, 1/n. |
+# | `found / even` | `(np.einsum("saij,sij->sa", maps, pairs) / (pairs.sum((1, 2))[:, None] / size)).mean(0)` | A mean of the windows' lifts gives a pair more weight in a window that has few; add over all windows first. |
 # | `found / even` | `found - even` | The lift is a ratio, not a difference. |
 # | `"saij,sij->a", maps` | `"saji,sij->a", maps` | Rows look and columns are looked at: i comes first. |
 # | `pairs.sum() / size` | `pairs.size / size` | Only the pairs that count are expected to have 1/n each. |

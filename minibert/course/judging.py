@@ -582,10 +582,18 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
             raise Rejected(f"{what} has {_short(leaf)}{at} where {_short(right_leaf)} is expected.")
         # Equal infinities and NaNs are right as well: an expected answer may overflow.
         if is_number and not np.array_equal(leaf, right, equal_nan=True):
-            largest = float(np.abs(np.asarray(leaf) - right).max())
-            error = largest / max(float(np.abs(right).max()), TINY)
-            worst = max(worst, _within(error, tolerance, what))
+            worst = max(worst, _within(_largest_difference(np.asarray(leaf), right), tolerance, what))
     return worst
+
+
+def _largest_difference(found: Any, right: Any) -> float:
+    """Return the largest difference of two arrays, relative to the largest right number that is finite."""
+    is_finite = np.isfinite(right)
+    if is_finite.any() and np.array_equal(found[~is_finite], right[~is_finite], equal_nan=True):
+        found, right = found[is_finite], right[is_finite]
+    with np.errstate(invalid="ignore"):
+        largest = float(np.abs(found - right).max())
+    return largest / max(float(np.abs(right).max()), TINY)
 
 
 def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
