@@ -799,9 +799,9 @@ course.show(
 # worst at *both* ends and better in between. It uses what is on either side, and at an end one side is
 # missing. That is the B in BERT, for bidirectional, seen in a measurement.
 #
-# The picture on the left is a warning. The rarest fifth of the targets gains almost nothing, for a small model has seen
-# too little of them in a short run; the other four fifths gain about a nat each. And overall the table of left
-# neighbours, which looks at nothing else, is not yet beaten. Better floors make for more modest claims.
+# The picture on the left is a warning. How much does the rarest fifth of the targets gain on the unigram floor, compared
+# with the others? A small model has seen little of them in a short run. And does your curve lie below that of the table of
+# left neighbours, which looks at nothing else? Better floors make for more modest claims.
 #
 # ## 8. What it learnt
 #

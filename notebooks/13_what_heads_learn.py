@@ -400,8 +400,8 @@ course.say("Heads with a name: " + ", ".join(f"{name} **{count}**" for name, cou
 #
 # ## 3. A head that the text asks for
 #
-# Perhaps a small model can't grow an induction head. Or perhaps nothing in its text ever asked for one: in windows this
-# short, hardly anything is said twice. The two explanations predict different things, so there is an experiment. Train
+# Perhaps a small model can't grow an induction head. Or perhaps nothing in its text ever asked for one: windows this
+# short have little room to say anything twice. The two explanations predict different things, so there is an experiment. Train
 # the *same* model a little further on windows that say everything twice: `[CLS]` x `[SEP]` x `[SEP]`, with x of 3 to 12
 # pieces. Since the length differs, "so many places to the left" does not find the copy. One has to look for what is
 # next to it.

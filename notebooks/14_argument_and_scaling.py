@@ -14,7 +14,7 @@
 # %% [markdown]
 # # 14 · The paper's argument, and scaling
 #
-# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It trains some fifty small models, which
+# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It trains some sixty small models, which
 # takes about two minutes.
 #
 # **The question.** BERT's paper says that reading both ways is what matters, and that larger is better. Which runs would

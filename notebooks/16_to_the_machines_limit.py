@@ -873,9 +873,9 @@ course.say(f"With two sums the error passes one percent at a mean of about **{ba
 #
 # ## 6. The same bits on any number of threads
 #
-# Sums of floating-point numbers depend on their order. If four threads add up a quarter each, the result differs in its
-# last bits from that of three threads, and after a thousand steps of training the two models have nothing in common.
-# Nothing is wrong with either, but nobody can repeat a run on another machine any more. The remedy: cut by the *data*
+# Sums of floating-point numbers depend on their order. If four threads add up a quarter each, the result may differ in
+# its last bits from that of three threads, and training makes such a difference larger with every step. Nothing is wrong
+# with either model, but nobody can repeat a run on another machine any more. The remedy: cut by the *data*
 # alone. The parts have a fixed length, whoever adds them up, and the sums of the parts are added in their order.
 #
 # ### Exercise 16.7 (core): a sum with fixed parts
