@@ -699,8 +699,11 @@ def _parts(asked: list[Asked], name: str) -> list[Part]:
             return []
         if found.dtype.kind not in "fciu" or expected.dtype.kind not in "fciu":
             return []
-        right = {f"the right {key.removeprefix('the ')}": value for key, value in question.expected.items()}
-        others = {key: value for key, value in right.items() if key != f"the right {name.removeprefix('the ')}"}
+        others = {
+            f"the right {key.removeprefix('the ')}": value
+            for key, value in question.expected.items()
+            if key != name
+        }
         arguments = _numbers(question.arguments) | _numbers(question.saved) | _numbers(others)
         as_float = found.astype(np.result_type(found, 0.0))
         parts.append(Part(as_float, expected * 1.0, arguments, name in question.totals))

@@ -177,6 +177,7 @@ class Route(NamedTuple):
         for arguments, answer in answers:
             if self.same_as:
                 expected = self.same_as(*deepcopy(arguments))
+                answer = _in_form_of(answer, expected)
                 require_alike(answer, expected)
             if self.law:  # its sentence says more than that numbers differ
                 try:
@@ -233,6 +234,7 @@ class Route(NamedTuple):
                 with np.errstate(all="ignore"):
                     found = as_called(function)(*deepcopy(list(arguments.values())))
                     expected = as_called(right)(*deepcopy(list(arguments.values())))
+                found = _in_form_of(found, expected)
                 if self._is_allowed(found, expected):
                     found = expected
                 asked.append(Asked(parts(found), parts(expected), arguments))
@@ -582,18 +584,10 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
             raise Rejected(f"{what} has {_short(leaf)}{at} where {_short(right_leaf)} is expected.")
         # Equal infinities and NaNs are right as well: an expected answer may overflow.
         if is_number and not np.array_equal(leaf, right, equal_nan=True):
-            worst = max(worst, _within(_largest_difference(np.asarray(leaf), right), tolerance, what))
+            largest = float(np.abs(np.asarray(leaf) - right).max())
+            error = largest / max(float(np.abs(right).max()), TINY)
+            worst = max(worst, _within(error, tolerance, what))
     return worst
-
-
-def _largest_difference(found: Any, right: Any) -> float:
-    """Return the largest difference of two arrays, relative to the largest right number that is finite."""
-    is_finite = np.isfinite(right)
-    if is_finite.any() and np.array_equal(found[~is_finite], right[~is_finite], equal_nan=True):
-        found, right = found[is_finite], right[is_finite]
-    with np.errstate(invalid="ignore"):
-        largest = float(np.abs(found - right).max())
-    return largest / max(float(np.abs(right).max()), TINY)
 
 
 def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
@@ -615,6 +609,17 @@ def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
     expected_form = _described(expected)
     if form != expected_form:
         raise Rejected(f"{what} is {_shortened(form, 200)}; expected {_shortened(expected_form, 200)}.")
+
+
+def _in_form_of(found: Any, expected: Any) -> Any:
+    """Make a tuple of a list or an array of numbers, if as many numbers are expected in a tuple."""
+    is_row = isinstance(found, list) or (isinstance(found, np.ndarray) and found.ndim == 1)
+    if not is_row or not isinstance(expected, tuple) or len(found) != len(expected):
+        return found
+    are_numbers = all(
+        np.ndim(one) == 0 and np.asarray(one).dtype.kind in "fiu" for one in [*found, *expected]
+    )
+    return tuple(found) if are_numbers else found
 
 
 def require_unchanged(now: Any, before: Any) -> None:

@@ -372,7 +372,7 @@ class Lesson:
                 for each, answers_of_seed in zip(seeds, answers, strict=True):
                     with closing(judge.outputs(mistaken, self.mine, each)) as others:
                         for answer, other in zip(answers_of_seed, others, strict=True):
-                            judging.compare(answer, other, tolerance)
+                            _require_same(answer, other, tolerance)
                 its_rejection = _rejection(judge, mistaken, self.mine, seed)
             except Exception:  # another mistake: it raises, or the answers differ
                 continue
@@ -497,10 +497,22 @@ def _tell_something(answers: Any) -> bool:
     return any(np.any(array) and np.isfinite(array).all() for array in numbers)
 
 
+def _require_same(found: Any, expected: Any, tolerance: float) -> None:
+    """Raise Rejected unless two answers are the same, with infinities and NaNs in the same places."""
+    judging.require_alike(found, expected)
+    for leaf, right in zip(judging.leaves(found), judging.leaves(expected), strict=True):
+        pair = np.asarray(leaf), np.asarray(right)
+        if pair[1].dtype.kind in "fc":
+            is_finite = np.isfinite(pair[1])
+            judging.compare(np.where(is_finite, 0, pair[0]), np.where(is_finite, 0, pair[1]), 0.0)
+            leaf, right = (np.where(is_finite, array, 0) for array in pair)
+        judging.compare(leaf, right, tolerance)
+
+
 def _are_same(found: Any, expected: Any) -> bool:
     """Tell whether two answers are the same except for rounding."""
     try:
-        judging.compare(found, expected, SAME)
+        _require_same(found, expected, SAME)
     except Rejected:
         return False
     return True

@@ -308,6 +308,17 @@ def test_what_holds_in_some_questions_is_not_said_of_all():
     assert "in 3 of 4" not in of_answers([*pairs[:3], (0.0, 0.0)])
 
 
+def test_a_law_of_one_wrong_number_says_nothing():
+    pairs = [(5.0, 4.0), (2.0, 2.0), (3.0, 3.0), (7.0, 7.0)]
+    assert "times what it should be" not in of_answers(pairs)
+
+
+def test_positive_numbers_have_no_signs_to_lose():
+    right = [RNG.random((4, 3)) + 1 for _ in range(3)]
+    pairs = [(one * (1 + 1e-10), one) for one in right]
+    assert "signs" not in of_answers(pairs)
+
+
 def test_zeros_are_right_by_any_factor():
     right = [np.where(RNG.random(table.shape) < 0.4, 0.0, table) for table in TABLES]
     pairs = [(one * (1 + RNG.random(one.shape)), one) for one in right]

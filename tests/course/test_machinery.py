@@ -282,6 +282,15 @@ def test_kinds_are_compared(lesson, answer, told):
     assert said(lesson, defined("def f(): return 1.0, 'yes', {'a': 1}\n"), **route)[0] == "passed"
 
 
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [("[1.0, 2.0]", "passed"), ("np.array([1.0, 2.0])", "passed"), ("[1.0, 2.0, 3.0]", "failed")],
+)
+def test_two_numbers_may_come_in_a_list_or_an_array(lesson, answer, state):
+    route = {"draw": lambda rng: (), "same_as": lambda: (1.0, 2.0)}
+    assert said(lesson, defined(f"def f(): return {answer}\n"), **route)[0] == state
+
+
 def test_an_update_may_consume_what_it_is_given_but_not_call_minibert(lesson):
     def draw(rng):
         return (rng.standard_normal(7),)
