@@ -315,15 +315,9 @@ lesson.check(hinge)
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `(centred * centred).mean()` | `(abs(centred) ** 2).mean()` | abs forgets the imaginary part, and so does NumPy's var; multiply the number by itself. |
-# | `x - x.mean()` | `x` | The mean is taken away before squaring: distances from the mean are asked for. |
-# | `(centred * centred).mean()` | `(x * x).mean() - x.mean()` | The mean of the squares is larger than the variance by the *square* of the mean. |
 # | `(centred * centred).mean()` | `(centred * centred).sum()` | The variance is a mean, not a sum. |
 # | `(centred * centred).mean()` | `(centred * centred).sum() / (len(x) - 1)` | `np.var` divides by n; by n − 1 only if it is asked to, with `ddof=1`. |
-# | `np.sqrt((x * x).sum())` | `np.sqrt((x * x).mean())` | The length is the root of a sum, not of a mean. |
 # | `np.sqrt((x * x).sum())` | `np.linalg.norm(x)` | NumPy's norm takes absolute values. |
-# | `x.real > 0` | `x.real >= 0` | At 0 itself the derivative is to be 0. |
-# | `np.where(x.real > 0, x, 0)` | `np.maximum(x, 0)` | Where real parts are equal, as at 0, `np.maximum` goes by the imaginary parts, and half of the derivatives at 0 stay. |
-# | `np.where(x.real > 0, x, 0)` | `x * np.sign(x.real)` | That is the absolute value; where x is negative zero is asked for. |
 # | `np.where(x.real > 0, x, 0)` | `(x + abs(x)) / 2` | abs forgets the imaginary part, so half of the derivative is lost. |
 # | `np.where(x.real > 0, x, 0)` | `np.where(x.real > 0, x.real, 0)` | Decide by the real part, but return the whole number. |
 #

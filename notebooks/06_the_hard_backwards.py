@@ -1214,10 +1214,6 @@ lesson.check(head_gradients)
 # | `dv = (p * m).T @ dy` | `dv = p.T @ dy` | The values were mixed with dropped probabilities: p times m. |
 # | `dp = (dy @ v.T) * m` | `dp = dy @ v.T` | A dropped probability has no influence, so dp needs the multipliers, too. |
 # | `ds = p * (dp - (p * dp).sum(1, keepdims=True))` | `ds = p * dp` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
-# | `softmax_rows(q @ k.T / root)` | `softmax_rows(q @ k.T)` | The scores are divided by √D before the softmax. |
-# | `ds = p * (dp - (p * dp).sum(1, keepdims=True))` | `ds = p * m * (dp - (p * m * dp).sum(1, keepdims=True))` | Dropout came after the softmax, so softmax's Jacobian has p, not p times m. |
-# | `ds = p * (dp - (p * dp).sum(1, keepdims=True))` | `ds = p * m * (dy @ v.T - (p * (dy @ v.T)).sum(1, keepdims=True))` | On the way back dropout comes before the softmax: the multipliers belong to dp, not to ds. |
-# | `(p * dp).sum(1, keepdims=True)` | `(p * m * dp).sum(1, keepdims=True)` | dp has the multipliers already, and p none. |
 # | `(p * dp).sum(1, keepdims=True)` | `dp.mean(1, keepdims=True)` | The mean that is subtracted is weighted by p. |
 # | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
 # | `ds @ k / root` | `ds @ k` | The scores were divided by √D, and so are the gradients of q and k. |

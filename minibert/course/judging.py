@@ -241,7 +241,7 @@ class Route(NamedTuple):
         return asked
 
     def _is_allowed(self, found: Any, expected: Any) -> bool:
-        """Tell whether an answer is as near to the right one as this judge asks, if that is less than most."""
+        """Tell whether an answer is as near to the right one as a judge asks that allows more than most."""
         if self.tolerance <= BOUND:
             return False
         try:
@@ -612,14 +612,11 @@ def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
 
 
 def _in_form_of(found: Any, expected: Any) -> Any:
-    """Make a tuple of a list or an array of numbers, if as many numbers are expected in a tuple."""
+    """Make a tuple of a list or a row of numbers, if a tuple with as many members is expected."""
     is_row = isinstance(found, list) or (isinstance(found, np.ndarray) and found.ndim == 1)
-    if not is_row or not isinstance(expected, tuple) or len(found) != len(expected):
-        return found
-    are_numbers = all(
-        np.ndim(one) == 0 and np.asarray(one).dtype.kind in "fiu" for one in [*found, *expected]
-    )
-    return tuple(found) if are_numbers else found
+    if is_row and isinstance(expected, tuple) and len(found) == len(expected):
+        return tuple(found)
+    return found
 
 
 def require_unchanged(now: Any, before: Any) -> None:
