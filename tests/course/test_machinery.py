@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import linecache
+import re
 import time
 
 import matplotlib.pyplot as plt
@@ -553,3 +554,14 @@ def test_the_command_lays_out_the_notebooks_without_outputs(tmp_path, capsys):
         assert not any(cell.get("outputs") for cell in notebook["cells"])
     assert main(["course", str(tmp_path / "mine")]) == 2
     assert "has 00_tour.ipynb, 01_word_pieces.ipynb" in capsys.readouterr().err
+
+
+DRAWS = [name for name, value in vars(routes).items() if name.startswith("_draw") and callable(value)]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_every_draw_of_arguments_depends_on_its_seed_alone(name):
+    draw = getattr(routes, name)
+    first, same, other = (draw(np.random.default_rng(seed)) for seed in (0, 0, 1))
+    shown = [re.sub("0x[0-9a-fA-F]+", "", repr(drawn)) for drawn in (first, same, other)]  # but for addresses
+    assert isinstance(first, tuple) and shown[0] == shown[1] != shown[2]

@@ -199,6 +199,16 @@ def test_an_error_of_few_numbers_is_the_root_mean_square_of_eight_draws(label, d
             assert 0 < moved.max() <= 6 * 2.0**-10 * np.abs(case.arguments[name]).max()
 
 
+@pytest.mark.parametrize(("label", "is_reversed"), [("lstm", False), ("lstm reverse", True)])
+def test_the_case_of_an_lstm_reads_in_the_direction_of_its_name(label, is_reversed):
+    case = UGLY[label]
+    changed = {**case.inputs, "x": case.inputs["x"].copy()}
+    changed["x"][-1] += 1  # the last token of the last sequence
+    before, after = (case.forward(Ops(), inputs, case.params)[0] for inputs in (case.inputs, changed))
+    assert not np.array_equal(before[-1], after[-1])
+    assert np.array_equal(before[-2], after[-2]) is not is_reversed
+
+
 def test_sheet_selects_operations_and_precisions():
     rows = proof_sheet([Ops()], dtypes=["float64"], operations=["gelu", "pooler"])
     assert {row.operation for row in rows} == {"gelu erf", "gelu tanh", "pooler"}
