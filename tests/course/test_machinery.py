@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import linecache
+import re
 import time
 
 import matplotlib.pyplot as plt
@@ -562,3 +563,22 @@ def test_the_command_lays_out_the_notebooks_without_outputs(tmp_path, capsys):
         assert not any(cell.get("outputs") for cell in notebook["cells"])
     assert main(["course", str(tmp_path / "mine")]) == 2
     assert "has 00_tour.ipynb, 01_word_pieces.ipynb" in capsys.readouterr().err
+
+
+DRAWS = [name for name, value in vars(routes).items() if name.startswith("_draw") and callable(value)]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_every_draw_of_arguments_depends_on_its_seed_alone(name):
+    draw = getattr(routes, name)
+    first, same, other = (draw(np.random.default_rng(seed)) for seed in (0, 0, 1))
+    shown = [re.sub("0x[0-9a-fA-F]+", "", repr(drawn)) for drawn in (first, same, other)]  # but for addresses
+    assert isinstance(first, tuple) and shown[0] == shown[1] != shown[2]
+
+
+@pytest.mark.parametrize("answer", [routes._one_of_x, routes._one_of_bias])
+def test_rounds_of_questions_end_as_soon_as_there_are_enough(answer):
+    route = next(route for route in routes.ROUTES.values() if route.same_as is answer)
+    asked = route.asked(answer, {}, 0, None)
+    in_a_round = min(route.times, judging.ENOUGH)
+    assert len(asked) - in_a_round < judging.ENOUGH <= len(asked)
