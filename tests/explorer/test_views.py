@@ -512,10 +512,10 @@ def test_hovering_redraws_the_numbers_and_no_picture(page):
     same_query = counts(page)
     point_at_cell(page, 2, 6)
     after = counts(page)
-    # Another key: the readout, the list of keys, the line of the key, its row below.
-    assert same_query["redraws"] - before["redraws"] == 4
-    # Another query: the readout, the list of queries, its lines, their box, the table below.
-    assert after["redraws"] - same_query["redraws"] == 5
+    # Another key: the readout, the list of keys, the line of the key, query times key, its row below.
+    assert same_query["redraws"] - before["redraws"] == 5
+    # Another query: the readout, the list of queries, its lines, their box, query times key, the table below.
+    assert after["redraws"] - same_query["redraws"] == 6
     assert after["forwards"] == before["forwards"]
     blank = "(one) => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.every((x) => !x)"
     assert page.evaluate(f"{pictures}.every({blank})")
