@@ -257,7 +257,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", list_promises)
     app.connect("doctree-read", describe_pictures)
     app.connect("html-page-context", describe_page)
-    app.connect("html-page-context", give_captions_a_level, priority=900)  # behind the theme, which makes them
+    app.connect("html-page-context", give_captions_a_level, priority=900)  # after the theme
     app.connect("doctree-read", colour_commands)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
     app.connect("build-finished", put_explorer)
