@@ -176,6 +176,12 @@ def describe_page(app: Any, page: str, template: str, context: dict[str, Any], d
     context["metatags"] += f'<meta name="description" content="{html.escape(text)}">\n'
 
 
+def give_captions_a_level(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Say which level the headings of the sidebar have, which the theme calls headings without one."""
+    tree = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def say_lines(app: Any, page: str, content: list[str]) -> None:
     """Add to the page on equations the line in which the code of each stands today."""
     if page == "equations":
@@ -251,6 +257,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", list_promises)
     app.connect("doctree-read", describe_pictures)
     app.connect("html-page-context", describe_page)
+    app.connect("html-page-context", give_captions_a_level, priority=900)  # after the theme
     app.connect("doctree-read", colour_commands)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
     app.connect("build-finished", put_explorer)

@@ -55,6 +55,12 @@ def test_punctuation_stays_with_the_formula(conf):
     assert written(conf, "x", " is").endswith("</math>")
 
 
+def test_captions_of_the_sidebar_have_a_level(conf):
+    context = {"furo_navigation_tree": '<p class="caption" role="heading">Use</p>'}
+    conf.give_captions_a_level(None, "index", "page.html", context, None)
+    assert context["furo_navigation_tree"] == '<p class="caption" role="heading" aria-level="2">Use</p>'
+
+
 def test_formula_that_cannot_be_set_is_named(conf):
     with pytest.raises(RuntimeError, match=r"unheard.*It stands in"):
         conf.formula(SimpleNamespace(body=[]), nodes.math("", r"\unheard"))

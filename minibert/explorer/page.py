@@ -21,6 +21,12 @@ TEXTS: dict[str, tuple[str, str | None]] = {
     "pretraining": ("It was the best of times, it was the [MASK] of times.", None),
     "span": ("What does the page need?", "The page needs a browser, and neither a network nor Python."),
 }
+# Sentences with a [MASK] that one click puts into the page.
+EXAMPLES = (
+    "She was born in New [MASK] City.",
+    "She looked at [MASK] own hands.",
+    "They [MASK] born in London.",
+)
 SENTENCE = "A charming and often affecting journey."  # for all other heads
 
 
@@ -113,6 +119,7 @@ def show(
     data = {
         "title": title,
         "text": texts,
+        "examples": EXAMPLES if first.params.head.kind == "pretraining" else (),
         "checkpoints": [packed_checkpoint(model, int8) for model in read],
         "vocabulary": first.tokenizer.vocab + [f"[id {token_id}]" for token_id in without_piece],
         "tokenizer": tables,

@@ -169,6 +169,28 @@ def test_dots_of_the_proof_sheet_tell_their_check(open_page, tmp_path):
     assert page.errors == []
 
 
+def test_a_phone_sees_dots_of_the_proof_sheet_at_once(open_page, tmp_path):
+    rows = [Row("linear", "numpy", dtype, "ugly", 1e-9, 1e-8, "ok") for dtype in ("float64", "float32")]
+    path = tmp_path / "proof.html"
+    path.write_text(proof_page(rows, [Ops()]), "utf-8")
+    page = open_page(path, viewport={"width": 390, "height": 844})
+    dot = page.locator("circle.ok").first.bounding_box()
+    assert 0 <= dot["x"] and dot["x"] + dot["width"] <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_tables_that_scroll_can_be_reached_by_keyboard(open_page, tmp_path):
+    rows = [Row("linear", "numpy", "float64", size, 1e-9, 1e-8, "ok") for size in ("ugly", "aligned")]
+    path = tmp_path / "proof.html"
+    path.write_text(proof_page(rows, [Ops()]), "utf-8")
+    page = open_page(path, viewport={"width": 390, "height": 844})
+    reached = """() => [...document.querySelectorAll(".wide")].map(
+        (box) => (box.scrollWidth > box.clientWidth) === (box.tabIndex === 0))"""
+    assert page.evaluate(reached) == [True, True]
+    assert page.evaluate("document.querySelector('.wide[role=group]') !== null")
+    assert page.locator("main h1").count() == 1
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_the_contrast_that_wcag_asks_for(scheme, path, open_page):
     page = open_page(path, color_scheme=scheme)

@@ -378,6 +378,21 @@ def test_the_probabilities_of_a_query_come_from_its_scores(page, model):
     assert np.allclose(column(page, "#origin-rows", 4), probabilities[2, 3], atol=CLOSE)
 
 
+def test_query_times_key_sums_to_the_score(page, model):
+    scores, _ = attention_of(model, TEXT, 1)
+    choose(page, 1, 2)
+    page.evaluate("explorer.change({ query: 3, key: 2 })")
+    drawn(page)
+    told = re.fullmatch(
+        r"3 film and 2 \S+: the (\d+) products sum to (\S+); divided by √\1, the score: (\S+)\.",
+        page.locator("#product-sum").text_content(),
+    )
+    width, total, score = (number(text) for text in told.groups())
+    assert width == model.config.D
+    assert total / np.sqrt(width) == pytest.approx(score, abs=CLOSE)
+    assert score == pytest.approx(scores[2, 3, 2], abs=CLOSE)
+
+
 # Another query, then scrolled to the end: the probabilities that the table shows, before a timer can run
 LOOKED = """(query) => {
     const box = document.querySelector(".box-origin");
@@ -497,10 +512,10 @@ def test_hovering_redraws_the_numbers_and_no_picture(page):
     same_query = counts(page)
     point_at_cell(page, 2, 6)
     after = counts(page)
-    # Another key: the readout, the list of keys, the line of the key, its row below.
-    assert same_query["redraws"] - before["redraws"] == 4
-    # Another query: the readout, the list of queries, its lines, their box, the table below.
-    assert after["redraws"] - same_query["redraws"] == 5
+    # Another key: the readout, the list of keys, the line of the key, query times key, its row below.
+    assert same_query["redraws"] - before["redraws"] == 5
+    # Another query: the readout, the list of queries, its lines, their box, query times key, the table below.
+    assert after["redraws"] - same_query["redraws"] == 6
     assert after["forwards"] == before["forwards"]
     blank = "(one) => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.every((x) => !x)"
     assert page.evaluate(f"{pictures}.every({blank})")
@@ -945,6 +960,32 @@ def test_a_narrow_window_shows_everything_without_scrolling_sideways(page):
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     side = page.locator("#matrix canvas").bounding_box()
     assert side["x"] >= 0 and side["x"] + side["width"] <= 390
+
+
+def test_a_phone_sees_the_guess_first_and_whole_tables(page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    drawn(page, "explorer.scene.width === 390")
+    last = page.locator("#said .share").last.bounding_box()
+    assert last["y"] + last["height"] <= 844
+    overhang = "(box) => box.scrollWidth - box.clientWidth"
+    assert page.locator(".wide:has(.guesses)").evaluate(overhang) <= 0
+    assert page.locator(".box-origin").evaluate(overhang) <= 0
+
+
+def test_links_to_views_stay_in_sight_and_name_the_one_that_is_read(page):
+    page.evaluate("document.getElementById('attention').scrollIntoView({ behavior: 'instant' })")
+    page.locator("nav a[href='#attention'][aria-current]").wait_for()
+    assert page.locator("nav a[aria-current]").count() == 1
+    assert page.locator("nav").bounding_box()["y"] == 0
+
+
+def test_a_click_tries_a_sentence(page):
+    button = page.locator("#examples button").first
+    page.locator("#piece-list button").nth(3).click()
+    button.click()
+    drawn(page)
+    assert page.locator("#text-a").input_value() == button.text_content()
+    assert page.locator("#piece-list button[aria-pressed=true]").count() == 0
 
 
 def test_everything_to_use_and_to_see_has_a_name(page):

@@ -23,6 +23,9 @@ IN_REPORT = "interval macro_f1 majority bag_of_words untuned baselines train_cla
 IN_REPORT += ["training_seconds"]
 
 
+CORNER = "expected ↓ found →"  # of the confusion matrix
+
+
 def facts_with(title, task, metric, scores, model="", **more):
     """Facts of a page, those of them in the report that a report has."""
     report = {"title": title, "task": task, "metric": metric, "scores": scores}
@@ -94,7 +97,7 @@ def test_options_stand_in_the_report_as_they_were_given():
 
 def test_confusion_matrix_and_figures_of_each_class_are_those_of_a_hand_count():
     found = Page(page(FACTS))
-    assert ["", "negative", "positive"] in found.rows
+    assert [CORNER, "negative", "positive"] in found.rows
     assert ["negative", "1", "0"] in found.rows and ["positive", "1", "2"] in found.rows
     assert ["negative", "50.00", "100.00", "66.67", "1", "2"] in found.rows
     assert ["positive", "100.00", "66.67", "80.00", "3", "2"] in found.rows
@@ -112,7 +115,7 @@ def test_only_classes_that_come_have_a_row():
     classes = (["a", "a"], ["a", "new"])
     found = Page(page(facts_with("", "", "f1", {}, labels=("a", "b"), classes=classes)))
     assert [row for row in found.rows if len(row) == 3] == [
-        ["", "a", "new"],
+        [CORNER, "a", "new"],
         ["a", "1", "1"],
         ["new", "0", "0"],
     ]
@@ -125,7 +128,7 @@ def test_classes_of_named_entities_are_types_without_the_tags_of_the_outputs():
     gold = [TaggedSentence(("Anna", "in", "Rome"), ("B-PER", "O", "B-LOC"), 0)]
     labels, found = task.labels(gold), [["B-PER", "O", "I-LOC"]]
     rows = Page(page(facts_with("", "", "f1", {}, labels=labels, classes=task.classes(gold, found)))).rows
-    assert rows[0] == ["", "O", "LOC", "PER"]
+    assert rows[0] == [CORNER, "O", "LOC", "PER"]
     assert [row[0] for row in rows[1:4]] == ["O", "LOC", "PER"] and len(rows) == 8
 
 
@@ -151,7 +154,7 @@ def test_many_classes_share_one_row_and_keep_every_count():
     expected = [name for n, name in enumerate(names) for _ in range(1 + n % 50)]
     rows = Page(page(facts_with("", "", "f1", {}, labels=names, classes=(expected, expected[::-1])))).rows
     head = next(row for row in rows if len(row) > 6)
-    matrix = [row for row in rows if len(row) == len(head) and row[0]]
+    matrix = [row for row in rows if len(row) == len(head) and row[0] != CORNER]
     assert len(head) == 1 + report.MOST_CLASSES + 1 == len(matrix) + 1 and head[-1] == "60 rarer classes"
     assert [row[0] for row in matrix] == head[1:]
     assert sum(int(cell.replace(",", "")) for row in matrix for cell in row[1:]) == len(expected)

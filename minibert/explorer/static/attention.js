@@ -9,6 +9,7 @@ function showAttention(explorer) {
   showHeads(explorer);
   showMatrix(explorer);
   showLines(explorer);
+  showProduct(explorer);
   showOrigin(explorer);
 }
 
@@ -203,6 +204,32 @@ function drawLines(context, s, query, least, chosen = null) {
     context.bezierCurveTo(width / 2, (query + 0.5) * LINE, width / 2, (key + 0.5) * LINE, width - 4, (key + 0.5) * LINE);
     context.stroke();
   }
+}
+
+// A query, a key, and their product number by number, whose sum gives the score
+function showProduct(explorer) {
+  const strips = byId("product").querySelectorAll("canvas");
+  explorer.view(
+    (s) => [s.run, s.layer, s.head, s.query, s.key, s.dark],
+    (s) => {
+      const D = s.config.hidden_size / s.config.num_attention_heads;
+      const { q, k, scores } = s.run.layers[s.layer];
+      const part = (x, row) => {
+        const first = row * s.config.hidden_size + s.head * D;
+        return x.subarray(first, first + D);
+      };
+      const [query, key] = [part(q, s.query), part(k, s.key)];
+      const product = query.map((x, i) => x * key[i]);
+      const { sign } = paletteOf(s.dark);
+      [query, key, product].forEach((values, i) => {
+        drawStrip(strips[i], values, values.reduce((a, b) => Math.max(a, Math.abs(b)), 0), sign);
+      });
+      const sum = decimal(product.reduce((a, b) => a + b, 0));
+      const score = decimal(scores[rowOf(s, s.query) + s.key]);
+      const names = `${placed(s.pieces, s.query)} and ${placed(s.pieces, s.key)}`;
+      setText(byId("product-sum"), `${names}: the ${D} products sum to ${sum}; divided by √${D}, the score: ${score}.`);
+    },
+  );
 }
 
 const SEEN = 15; // rows of the table that are in sight at most, as explorer.css has them

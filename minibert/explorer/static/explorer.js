@@ -14,12 +14,45 @@ function showText(explorer) {
       const { num_hidden_layers: L, num_attention_heads: A, hidden_size: H } = s.config;
       const { tensors, error } = explorer.data.checkpoints[s.checkpoint];
       const kinds = [...new Set(Object.values(tensors).map(({ kind }) => (kind === "i8" ? "int8" : "float16")))];
-      const rounded = `weights in ${kinds.sort().join(" and ")}, changed by ${percent(error, 2)} (root mean square)`;
+      const rounding = `changed by ${percent(error, 2)} (root mean square)`;
       const vocabulary = explorer.data.vocabulary.length.toLocaleString("en");
       const [layers, heads] = [[L, "layer"], [A, "head"]].map(([n, what]) => `${n} ${what}${n === 1 ? "" : "s"}`);
-      setText(byId("facts"), `${layers} of ${heads}, ${H} hidden; ${vocabulary} pieces; ${rounded}.`);
+      setText(byId("facts"), `A BERT of ${layers} with ${heads} each, ${H} hidden; ${vocabulary} pieces.`);
+      setText(byId("rounding"), `Weights are stored in ${kinds.sort().join(" and ")}, ${rounding}.`);
     },
   );
+}
+
+// Sentences that one click puts into the page
+function showExamples(explorer) {
+  const box = byId("examples");
+  const { examples } = explorer.data;
+  box.hidden = !examples.length;
+  if (examples.length) box.append("Try");
+  for (const text of examples) {
+    const button = element("button", { type: "button" }, text);
+    button.addEventListener("click", () => {
+      byId("text-a").value = text;
+      byId("text-b").value = "";
+      explorer.change({ a: text, b: "", hidden: new Set() });
+    });
+    box.append(button);
+  }
+}
+
+// The link to the section that is being read stands out.
+function showWhereOneIs() {
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+  const mark = (entries) => {
+    const seen = entries.find((entry) => entry.isIntersecting);
+    if (!seen) return;
+    for (const [id, link] of links) {
+      if (id === seen.target.id) link.setAttribute("aria-current", "location");
+      else link.removeAttribute("aria-current");
+    }
+  };
+  const observer = new IntersectionObserver(mark, { rootMargin: "-25% 0px -74% 0px" });
+  for (const id of links.keys()) observer.observe(byId(id));
 }
 
 const SAID = 3; // guesses or answers
@@ -29,18 +62,32 @@ const TO_ASK = "Write [MASK] in the text, or click a piece below: the model gues
 function showSaid(explorer) {
   explorer.view(
     (s) => [s.bert, s.run, s.watched, s.pieces],
-    (s) => setText(byId("said"), saidOf(explorer, s)),
+    (s) => drawSaid(byId("said"), saidOf(explorer, s)),
   );
 }
 
-// -> "Guess at 5 [MASK]: her 81.2%, his 3.0%, the 2.1%", or how to ask for one; "" without a head
+// {title, rows}: "Guess at 5 [MASK]" and {text: "her 81.2%", share: "81.20%"}, or how to ask for one; "" without a head
 function saidOf(explorer, s) {
   const { title, values, name, chance, logits } = outcome(explorer, s, s.run);
-  if (logits === null) return "";
-  if (!s.task && s.ids[s.watched] !== explorer.maskId) return TO_ASK;
+  if (logits === null) return { title: "", rows: [] };
+  if (!s.task && s.ids[s.watched] !== explorer.maskId) return { title: TO_ASK, rows: [] };
   const write = chance ? percent : (x) => decimal(x, 3);
-  const best = largest(values, SAID).map((place) => `${name(place)} ${write(values[place])}`);
-  return `${title}: ${best.join(", ")}`;
+  const rows = largest(values, SAID).map((place) => {
+    const share = chance ? percent(values[place], 2) : "0%";
+    return { text: `${name(place)} ${write(values[place])}`, share };
+  });
+  return { title: `${title}: `, rows };
+}
+
+// A bar for each guess; commas, which are not seen, keep them apart where they are read aloud.
+function drawSaid(box, { title, rows }) {
+  const comma = () => element("span", { className: "unseen" }, ", ");
+  const bars = rows.map(({ text, share }) => {
+    const bar = element("span", { className: "share" }, element("bdi", {}, text));
+    bar.style.setProperty("--share", share);
+    return bar;
+  });
+  box.replaceChildren(title, ...bars.flatMap((bar, i) => (i ? [comma(), bar] : [bar])));
 }
 
 // The slider over training, where there are several checkpoints
@@ -103,6 +150,8 @@ function start() {
   for (const show of [showText, showSaid, showPieces, showWords, showGuesses, showAttention, showSwitches]) show(explorer);
   for (const show of [showGradient, showHidden, showAnswer]) show(explorer);
   showTraining(explorer);
+  showExamples(explorer);
+  showWhereOneIs();
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const width = () => document.documentElement.clientWidth;
   dark.addEventListener("change", () => explorer.change({ dark: dark.matches }));

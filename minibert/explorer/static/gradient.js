@@ -121,7 +121,6 @@ function drawGradient(list, { name, value, products, norms }, s) {
     const figures = known ? `; gradient × embedding ${product}, norm ${sized(norms[i], norms)}` : "";
     setText(title, short(piece, 16));
     setText(number, product);
-    label(options[i], placed(s.pieces, i) + figures);
     options[i].title = placed(s.pieces, i) + figures;
     options[i].style.background = shade.colour;
     options[i].style.color = number.style.color = shade.text;

@@ -4,6 +4,13 @@ for (const picture of document.querySelectorAll("svg[role=img]")) {
   const places = placesOnCurves(picture) || placesOfDots(picture);
   if (places.length) answer(picture, places);
 }
+// A table wider than the window scrolls by the arrow keys, too.
+for (const box of document.querySelectorAll(".wide")) {
+  if (box.scrollWidth <= box.clientWidth) continue;
+  box.tabIndex = 0;
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", "Wide content; arrow keys scroll it");
+}
 
 // Of a picture with curves every position at which one has a point, from left to right; null where there is no curve.
 function placesOnCurves(picture) {
