@@ -13,7 +13,8 @@ ROOT = HERE.parent.parent
 TABLE = ROOT / "minibert" / "tokenizer" / "unicode-15.0.0.txt"
 SOURCES = sorted(HERE.glob("*.c"))
 NAME = "minibert.tokenizer._wordpiece"
-# The learner's logarithms have the same bits everywhere only without fused multiply-adds. MSVC makes none by itself.
+# The learner's logarithms have the same bits everywhere only without fused multiply-adds; MSVC makes none by
+# itself.
 FLAGS = ["-O3", "-std=c11", "-ffp-contract=off"]
 FLAGS_OF_MSVC = ["/O2"]
 
@@ -38,7 +39,7 @@ def ffi_builder(build: Path) -> FFI:
 
 
 class BuildWordpiece(build_ext):
-    """`build_ext` that speaks to MSVC in its own flags; MinGW, which Windows has as well, knows those of GCC."""
+    """`build_ext` with other flags for MSVC; MinGW, which Windows has as well, knows those of GCC."""
 
     def build_extension(self, ext: Any) -> None:
         """Compile and link one extension."""

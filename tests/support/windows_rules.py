@@ -1,8 +1,8 @@
 """Hold this process to the rules of Windows, as far as a machine without it can.
 
-`hold()` takes away what Python lacks there, and refuses what Windows refuses: to open a folder, to put something
-in the place of a folder, and to remove, replace or move a file that this process has open or mapped. It can't be
-undone (an audit hook can't be removed), so it is for processes of their own.
+`hold()` takes away what Python lacks there, and refuses what Windows refuses: to open a folder, to put
+something in the place of a folder, and to remove, replace or move a file that this process has open or mapped.
+It can't be undone (an audit hook can't be removed), so it is for processes of their own.
 """
 
 import os
@@ -16,8 +16,8 @@ from pathlib import Path
 
 MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
 OF_OS = (
-    *("fork", "geteuid", "getuid", "killpg", "posix_fallocate", "register_at_fork", "sched_getaffinity", "setsid"),
-    *("sysconf", "wait4"),
+    *("fork", "geteuid", "getuid", "killpg", "posix_fallocate", "register_at_fork"),
+    *("sched_getaffinity", "setsid", "sysconf", "wait4"),
 )
 SIGNALS = ("SIGALRM", "SIGHUP", "SIGKILL", "SIGPROF", "SIGUSR1", "SIGVTALRM", "SIGXCPU")
 OF_SIGNAL = (*SIGNALS, "alarm", "pthread_sigmask", "setitimer", "sigwait")
