@@ -38,8 +38,8 @@ KERNELS = (
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden", "-g0"]
 WARNINGS = ["-Wall", "-Wextra"]
 # MinGW's GCC takes the stack for aligned to the width of its vectors, which that of Windows is not (GCC's bug
-# 54412): the assembler has to write moves that need no alignment. One that lacks the flag is too old for all but
-# the portable kernels. Clang aligns the stack itself.
+# 54412): the assembler has to write moves that need no alignment. One that lacks the flag is too old for all
+# but the portable kernels. Clang aligns the stack itself.
 UNALIGNED = "-Wa,-muse-unaligned-vector-move"
 NAME, SETS = "minibert.engines.cpp._kernels", "MINIBERT_BUILD_ISAS"
 

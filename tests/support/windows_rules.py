@@ -1,8 +1,8 @@
 """Hold this process to the rules of Windows, as far as a machine without it can.
 
 `hold()` takes away what Python lacks there, and refuses what Windows refuses: to open a folder, to put
-something in the place of a folder, and to remove, replace or move a file that this process has open or mapped.
-It can't be undone (an audit hook can't be removed), so it is for processes of their own.
+something in the place of a folder, and to remove, replace or move a file that this process has open or
+mapped. It can't be undone (an audit hook can't be removed), so it is for processes of their own.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Small runs in a folder under the rules of Windows (`windows_rules`); prints the name of each when it ends."""
+"""Small runs in a folder under the rules of Windows (`windows_rules`); prints what has ended well."""
 
 import sys
 from pathlib import Path
