@@ -8,6 +8,7 @@
 #   MINUTES=...       what `make pretrain` may take, without the installation
 #   FUZZ_SECONDS=...  how long `make sanitize` lets libFuzzer search
 #   CC=... CXX=... CLANG=...  the compilers of `make sanitize`; only clang has libFuzzer
+#   ZIG=... WINE=...  what `make cross` compiles for macOS with, and what it runs programs for Windows in
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,8 +30,8 @@ TESTS := tests --ignore tests/oracle
 # The C core, its generated tables, and how it is compiled for tests that know no Python.
 CORE = $(wildcard csrc/wordpiece/*.[ch] csrc/wordpiece/*.py minibert/tokenizer/unicode-*.txt)
 NATIVE := build/native
-SANITIZED = -std=c11 -O1 -g -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
-  -fsanitize=address,undefined -fno-sanitize-recover=all
+PLAIN_C = -std=c11 -O1 -g -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror
+SANITIZED = $(PLAIN_C) -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 # malloc and its sisters become those of tests/native/allocator.c, which fail on demand.
 NATIVE_C = -Icsrc/wordpiece -I$(NATIVE) -include tests/native/allocator.h $(wildcard csrc/wordpiece/*.c) \
   tests/native/allocator.c
@@ -44,7 +45,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz fuzz-readers equations mutants soak sentences sanitize emulate notebooks docs book site clean
+.PHONY: help pretrain english test test-all test-oracle test-course gradcheck lint bench ladder fuzz fuzz-readers equations mutants soak sentences sanitize emulate cross notebooks docs book site clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -126,6 +127,8 @@ sentences: $(VENV)/.with-test ## what each misuse is told, written anew for a pe
 sanitize: sanitized-tests sanitized-kernels sanitized-fuzzing ## the native code under Address-, UndefinedBehavior- and ThreadSanitizer, libFuzzer
 
 emulate: emulated-x86 emulated-aarch64 ## the kernels on processors that QEMU imitates: AVX2 only, SSE only, aarch64
+
+cross: cross-windows cross-macos ## the native code compiled for Windows and macOS, and its tests for Windows run in Wine
 
 notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, from their sources notebooks/*.py
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
@@ -228,6 +231,54 @@ $(NATIVE)/kernels-aarch64: CXX := $(AARCH64)
 $(NATIVE)/kernels-aarch64: $(KERNELS) $(wildcard csrc/kernels/*.h tests/native/*.h)
 	@mkdir -p $(@D)
 	$(KERNEL_TESTS) -DMB_ISA=portable -O2 -static -o $@
+
+# The tests of the C core and of the kernels for systems that are not here. Those for Windows run in Wine, on this very
+# processor; nothing here runs those for macOS.
+CROSS := build/cross
+X86_64 := portable avx2 avx512 avx512_bf16 amx
+WINDOWS = $(CROSS)/windows/wordpiece.exe $(X86_64:%=$(CROSS)/windows/kernels-%.exe)
+MACOS = $(foreach cpu,x86_64 aarch64,$(CROSS)/macos-$(cpu)/wordpiece) \
+  $(X86_64:%=$(CROSS)/macos-x86_64/kernels-%) $(CROSS)/macos-aarch64/kernels-portable
+MINGW := x86_64-w64-mingw32
+WINE := $(firstword $(shell command -v wine64) $(wildcard /usr/lib/wine/wine64))
+IN_WINE = WINEPREFIX=$(CURDIR)/$(CROSS)/wine WINEDEBUG=-all WINEDLLOVERRIDES=mscoree,mshtml= DISPLAY= $(WINE)
+ZIG := $(BIN)/python -m ziglang
+CROSS_C = $(PLAIN_C) $(NATIVE_C) $(wildcard tests/native/test_*.c)
+.PHONY: cross-windows cross-macos
+cross-windows:
+	@if ! command -v $(MINGW)-g++-posix >/dev/null; then \
+	  echo "minibert: nothing was compiled for Windows, for want of $(MINGW)-g++-posix $(APT)" \
+	    "g++-mingw-w64-x86-64-posix)"; exit; fi; \
+	$(MAKE) --no-print-directory $(WINDOWS) || exit 1; \
+	if [ -z "$(WINE)" ]; then \
+	  echo "minibert: compiled and linked for Windows, and not run, for want of Wine $(APT) wine64)"; exit; fi; \
+	for program in $(WINDOWS); do $(IN_WINE) $$program || exit 1; done; \
+	echo "minibert: compiled and linked for Windows, and run in Wine"
+
+cross-macos:
+	@if ! $(ZIG) version >/dev/null 2>&1; then \
+	  echo "minibert: nothing was compiled for macOS, for want of Zig: $(BIN)/pip install ziglang"; exit; fi; \
+	$(MAKE) --no-print-directory $(MACOS) && \
+	echo "minibert: compiled and linked for macOS, x86_64 and arm64, and not run: nothing here can"
+
+$(CROSS)/windows/wordpiece.exe: $(CORE) $(NATIVE)/unicode_tables.h $(wildcard tests/native/*.[ch])
+	@mkdir -p $(@D)
+	$(MINGW)-gcc-posix $(CROSS_C) -static -o $@
+
+$(CROSS)/windows/kernels-%.exe: CXX := $(MINGW)-g++-posix
+$(CROSS)/windows/kernels-%.exe: $(KERNELS) $(wildcard csrc/kernels/*.h tests/native/*.h)
+	@mkdir -p $(@D)
+	$(KERNEL_TESTS) -DMB_ISA=$* $(FLAGS_$*) -Wa,-muse-unaligned-vector-move -static -o $@ # as build.py has it
+
+$(CROSS)/macos-%/wordpiece: $(CORE) $(NATIVE)/unicode_tables.h $(wildcard tests/native/*.[ch])
+	@mkdir -p $(@D)
+	$(ZIG) cc -target $*-macos $(CROSS_C) -o $@
+
+MACOS_KERNELS = $(filter-out %/wordpiece,$(MACOS))
+$(MACOS_KERNELS): CXX = $(ZIG) c++ -target $(patsubst macos-%,%-macos,$(notdir $(@D)))
+$(MACOS_KERNELS): $(KERNELS) $(wildcard csrc/kernels/*.h tests/native/*.h)
+	@mkdir -p $(@D)
+	$(KERNEL_TESTS) -DMB_ISA=$(@F:kernels-%=%) $(FLAGS_$(@F:kernels-%=%)) -o $@
 
 sanitized-fuzzing: libfuzzer $(NATIVE)/unicode_tables.h
 	$(CLANG) $(SANITIZED) -fsanitize=fuzzer $(NATIVE_C) tests/native/fuzz_wordpiece.c -o $(NATIVE)/fuzz_wordpiece -lm

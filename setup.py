@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 
 def recipe(folder: str, lost: str) -> Any:
@@ -39,16 +40,22 @@ def without_outputs(notebook: Path) -> str:
     return str(copy)
 
 
-extensions, commands = [], {}
+extensions, builders = [], []
 compiled = os.environ.get("MINIBERT_PURE", "") in ("", "0")
 if compiled and (wordpiece := recipe("wordpiece", "the C core of the tokenizer")):
     build = Path("build") / "wordpiece"
     extension = wordpiece.ffi_builder(build).distutils_extension(tmpdir=str(build), verbose=False)
     extension.optional = True
     extensions.append(extension)
+    builders.append(wordpiece.BuildWordpiece)
 if compiled and (kernels := recipe("kernels", "the kernels in C++")):
     extensions.append(kernels.extension())
-    commands["build_ext"] = kernels.BuildKernels
+    builders.append(kernels.BuildKernels)
+
+
+class BuildExtensions(*builders, build_ext):
+    """`build_ext` with what each recipe adds to it."""
+
 
 lessons = [str(path) for path in sorted(Path("notebooks").glob("*_*.py"))]
 lessons += [without_outputs(path) for path in sorted(Path("notebooks").glob("*_*.ipynb"))]
@@ -57,7 +64,7 @@ lessons += [without_outputs(path) for path in sorted(Path("notebooks").glob("*_*
 editable = {"editable_wheel": {"mode": "compat"}}
 setup(
     ext_modules=extensions,
-    cmdclass=commands,
+    cmdclass={"build_ext": BuildExtensions},
     data_files=[("share/minibert/notebooks", lessons)],
     options=editable,
 )

@@ -201,6 +201,29 @@ def test_an_instruction_set_that_is_refused_costs_itself_alone(asked, sets, refu
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="there is one instruction set")
+def test_mingw_is_told_that_the_stack_of_windows_is_not_aligned(tmp_path):
+    pytest.importorskip("pybind11")
+    pytest.importorskip("cffi")
+    source, compiler, log = source_tree(tmp_path / "source"), tmp_path / "compiler", tmp_path / "log"
+    compiler.write_text(FAKE_COMPILER.format(log=log))
+    compiler.chmod(0o755)
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--compiler", "mingw32"]
+    command += ["--build-lib", str(tmp_path / "built")]
+    environment = os.environ | {"CC": str(compiler), "CXX": str(compiler), "MINIBERT_BUILD_ISAS": "avx2"}
+    done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = log.read_text().splitlines()
+    [avx2] = [line for line in lines if "-DMB_ISA=avx2" in line and "gemm.cpp" in line]
+    [portable] = [line for line in lines if "-DMB_ISA=portable" in line and "gemm.cpp" in line]
+    assert "-Wa,-muse-unaligned-vector-move" in avx2 and "-Wa," not in portable
+    [linked] = [line for line in lines if "gemm.o" in line and "peak.o" in line]
+    assert linked.endswith(" -pthread -static")  # Python finds no libraries of the compiler's
+    [core] = [line for line in lines if "encode.c" in line]
+    assert "-ffp-contract=off" in core and "/O2" not in core
+
+
+@pytest.mark.thorough
 def test_an_unknown_instruction_set_to_build_for_is_refused(tmp_path):
     pytest.importorskip("pybind11")
     environment = os.environ | {"MINIBERT_BUILD_ISAS": "portable,mmx"}

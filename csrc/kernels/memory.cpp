@@ -8,6 +8,8 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#elif defined(_WIN32)
+#include <malloc.h>
 #endif
 
 namespace mb {
@@ -16,12 +18,32 @@ namespace {
 // Large pages: a fresh megabyte costs its first reader 256 faults otherwise.
 constexpr size_t kHuge = size_t{1} << 21;
 
-// Fresh memory in large pages where the system has them, aligned to them; std::free gives it back.
-void *large_pages(size_t bytes) {
+// Fresh memory at a multiple of `alignment`; free_aligned gives it back.
+void *aligned(size_t alignment, size_t bytes) {
     void *data = nullptr;
-    if (posix_memalign(&data, kHuge, (bytes + kHuge - 1) / kHuge * kHuge) != 0) {
+#if defined(_WIN32)
+    data = _aligned_malloc(bytes, alignment);
+    const bool failed = data == nullptr;
+#else
+    const bool failed = posix_memalign(&data, alignment, bytes) != 0;
+#endif
+    if (failed) {
         throw std::bad_alloc();
     }
+    return data;
+}
+
+void free_aligned(void *data) {
+#if defined(_WIN32)
+    _aligned_free(data);
+#else
+    std::free(data);
+#endif
+}
+
+// Fresh memory in large pages where the system has them, aligned to them.
+void *large_pages(size_t bytes) {
+    void *data = aligned(kHuge, (bytes + kHuge - 1) / kHuge * kHuge);
 #if defined(__linux__)
     madvise(data, (bytes + kHuge - 1) / kHuge * kHuge, MADV_HUGEPAGE);
 #endif
@@ -31,7 +53,7 @@ void *large_pages(size_t bytes) {
 struct Buffer {
     void *data = nullptr;
     size_t bytes = 0;
-    ~Buffer() { std::free(data); }
+    ~Buffer() { free_aligned(data); }
 };
 
 std::mutex mutex;
@@ -54,16 +76,12 @@ void *fresh(size_t bytes) {
     if (bytes >= kLarge) {
         return large_pages(bytes);
     }
-    void *data = nullptr;
-    if (posix_memalign(&data, 64, bytes) != 0) {
-        throw std::bad_alloc();
-    }
-    return data;
+    return aligned(64, bytes);
 }
 
 void free_largest() {
     auto largest = std::prev(kept.end());
-    std::free(largest->second);
+    free_aligned(largest->second);
     kept_bytes -= largest->first;
     kept.erase(largest);
 }
@@ -113,14 +131,14 @@ void give(void *data, size_t bytes) {
         kept.emplace(bytes, data);
         kept_bytes += bytes;
     } catch (const std::bad_alloc &) { // the destructor of an array calls, which can't pass it on
-        std::free(data);
+        free_aligned(data);
     }
 }
 
 void release() {
     std::lock_guard<std::mutex> lock(mutex);
     for (auto &one : kept) {
-        std::free(one.second);
+        free_aligned(one.second);
     }
     kept.clear();
     kept_bytes = 0;
@@ -131,7 +149,7 @@ void *scratch_bytes(Slot slot, size_t bytes) {
     thread_local Buffer buffers[static_cast<int>(Slot::count)];
     Buffer &buffer = buffers[static_cast<int>(slot)];
     if (buffer.bytes < bytes) {
-        std::free(buffer.data);
+        free_aligned(buffer.data);
         buffer.data = nullptr;
         buffer.bytes = 0;
         buffer.data = large_pages(bytes + bytes / 4);

@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#if !defined(_WIN32) // where nothing forks
 #include <pthread.h>
 #include <unistd.h>
+#endif
 
 #include "subnormals.h"
 
@@ -31,6 +33,15 @@ void relax() {
 #endif
 }
 
+// Differs between a process and what it forked.
+int64_t process_number() {
+#if defined(_WIN32)
+    return 0;
+#else
+    return getpid();
+#endif
+}
+
 } // namespace
 
 // The parts that a thread begins with, which are neighbours: what they read is likely to lie in its cache since the loop
@@ -45,7 +56,7 @@ struct Share {
 // is an open loop; the thread that runs the loop closes it, and only then looks whether anyone is inside. So one of
 // the two always sees the other, and nobody waits for a worker that is still asleep.
 struct Pool::State {
-    pid_t process = getpid();
+    const int64_t process = process_number();
     std::vector<std::thread> workers;
     std::mutex mutex; // guards sleeping and waking; the rest is atomic
     std::condition_variable wake;
@@ -128,7 +139,7 @@ struct Pool::State {
 };
 
 Pool::~Pool() {
-    if (state_ == nullptr || state_->process != getpid()) {
+    if (state_ == nullptr || state_->process != process_number()) {
         return; // the threads live in the parent; what they wait on can't be taken down here
     }
     state_->stop = true;
@@ -145,16 +156,18 @@ namespace {
 
 std::mutex making;
 
+#if !defined(_WIN32)
 void lock_making() { making.lock(); }
 void unlock_making() { making.unlock(); }
 
 [[maybe_unused]] const int registered = pthread_atfork(lock_making, unlock_making, unlock_making);
+#endif
 
 } // namespace
 
 Pool::State *Pool::state() {
     std::lock_guard<std::mutex> lock(making);
-    if (state_ == nullptr || state_->process != getpid()) {
+    if (state_ == nullptr || state_->process != process_number()) {
         state_ = new State(threads_);
     }
     return state_;

@@ -182,11 +182,21 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) 
                 if stays:
                     _move_files(temporary, folder)
                 else:
-                    os.replace(temporary, folder)
+                    _move_folder(temporary, folder)
                 _flush_to_disk(place)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             _remove_empty(new)
+
+
+def _move_folder(source: Path, folder: Path) -> None:
+    """Rename a folder; move its files into an existing folder where the system can't replace that one."""
+    try:
+        os.replace(source, folder)
+    except PermissionError:
+        if not folder.is_dir():
+            raise
+        _move_files(source, folder)  # Windows replaces no folder, not even an empty one
 
 
 def _move_files(source: Path, folder: Path) -> None:
@@ -640,7 +650,11 @@ def atomic_text(path: str | Path, text: str) -> None:
     text : str
         The new content.
     """
-    write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8", "backslashreplace"))
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, "utf-8", "backslashreplace", newline="\n")
+
+    write_atomically(path, write)
 
 
 def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:

@@ -103,8 +103,8 @@ def save_folder(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(config.to_dict(), indent=2) + "\n"
-    (folder / "config.json").write_text(text, encoding="utf-8")
-    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(text, encoding="utf-8", newline="\n")
+    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8", newline="\n")
     write_safetensors(folder / "model.safetensors", hugging_face_tensors(parameters))
 
 

@@ -402,7 +402,8 @@ def predict(
     files: list[Path] = []  # the official ones
 
     def write_lines(temporary: Path) -> None:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
+        # As `atomic_text`.
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             for example, prediction in zip(examples, answers, strict=True):
                 predictions.append(prediction)
                 row = _row_of(first.task, example, prediction)

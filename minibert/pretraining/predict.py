@@ -213,7 +213,8 @@ def compare_words(
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "held-out.txt"
         with _measured(run, ((), "auto", "text"), "auto", threads) as (_, text, _):
-            path.write_text("\n".join(_held_out_lines(text, COMPARED)), "utf-8")
+            lines = _held_out_lines(text, COMPARED)
+            path.write_text("\n".join(lines), encoding="utf-8", newline="\n")
         ours, theirs = (
             evaluate_words(model, (str(path),), layout="sentences", threads=threads) for model in (run, other)
         )

@@ -83,7 +83,7 @@ def keep_texts(texts: Iterable[str], run: Path) -> None:
     """
 
     def write(temporary: Path) -> None:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
 
     write_atomically(run / TEXTS, write)

@@ -78,7 +78,7 @@ class RunLog(AbstractContextManager["RunLog"]):
             atomic_text(path, "".join(f"{json.dumps(line)}\n" for line in kept))
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
+            self._file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115 (closed in __exit__)
             self._events: Any = None
             try:
                 with suppress(ImportError):  # if tensorboardX is not installed

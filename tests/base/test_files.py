@@ -1,12 +1,15 @@
 """Files and folders that appear whole or not at all: where they may stand, and what a failure leaves."""
 
+import ast
 import os
 import re
 import shutil
+import subprocess
 import sys
 
 import numpy as np
 import pytest
+from paths import PACKAGE, ROOT
 
 from minibert.base import files
 from minibert.base.errors import InputError, RunError
@@ -72,6 +75,56 @@ def test_a_folder_that_cannot_be_replaced_is_filled(empty, monkeypatch, reason):
     write_folder_atomically(empty, fill)
     assert_filled(empty)
     assert sorted(moved) == ["data", "manifest"]
+
+
+def test_an_empty_folder_that_windows_does_not_replace_is_filled(empty, monkeypatch):
+    replace = os.replace
+
+    def windows_replace(old, new):
+        if os.path.isdir(new):
+            raise PermissionError(13, "Access is denied", str(old))
+        replace(old, new)
+
+    monkeypatch.setattr(files.os, "replace", windows_replace)
+    write_folder_atomically(empty, fill)
+    assert_filled(empty)
+    assert [path.name for path in empty.parent.iterdir()] == ["empty"]
+
+
+def names_newline(call):
+    """Whether a call that opens or writes a file of text says what a line ends with."""
+    return any(keyword.arg == "newline" for keyword in call.keywords)
+
+
+def writes_text(call):
+    """Whether a call opens a file to write text, or is Path.write_text."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "write_text":
+        return True
+    is_open = isinstance(call.func, ast.Name) and call.func.id == "open" and len(call.args) > 1
+    mode = ast.unparse(call.args[1]) if is_open else ""
+    return bool(set(mode) & set("wax")) and "b" not in mode
+
+
+def test_text_has_the_same_line_ends_on_every_system():
+    sources = {file: ast.parse(file.read_text("utf-8")) for file in PACKAGE.rglob("*.py")}
+    calls = [
+        (file.name, node)
+        for file, tree in sources.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and writes_text(node)
+    ]
+    assert len(calls) > 5
+    assert not [f"{name}:{call.lineno}" for name, call in calls if not names_newline(call)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the rules read /proc")
+def test_runs_keep_to_the_rules_of_windows(tmp_path):
+    script = ROOT / "tests" / "support" / "windows_runs.py"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script, tmp_path], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["folder", "pretrain", "resume", "finetune", "fit", "grade"]
 
 
 def test_only_what_killed_processes_left_of_this_very_folder_is_removed(tmp_path):

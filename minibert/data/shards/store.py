@@ -143,7 +143,7 @@ def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
         "vocab_sha256": vocabulary_hash(tokenizer.vocab),
     }
     meta["crc32"] = writer.crc32 | {META: _crc32_of_meta(meta)}
-    (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8", newline="\n")
     return writer.n_documents
 
 

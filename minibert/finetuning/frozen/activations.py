@@ -235,7 +235,7 @@ def stored_vectors(
         for layer in layers.values():
             layer.flush()
         checksums = {name: crc32_of(temporary / name) for name in files}
-        (temporary / CHECKSUMS).write_text(json.dumps(checksums))
+        (temporary / CHECKSUMS).write_text(json.dumps(checksums), encoding="utf-8", newline="\n")
 
     if not folder.exists():
         write_folder_atomically(folder, fill)
