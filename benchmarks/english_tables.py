@@ -12,8 +12,8 @@ pairs of sentences. No model reads more tokens than it was trained on.
 Beside them stand methods without a model, which read whole texts. The rule is the most frequent class, or the
 mean; for CoNLL-2003 it is the most frequent tag of each word or the entities of the training file, for SQuAD
 the words near the question's, whichever is best on dev. Then there are naive Bayes and TF-IDF: a logistic
-regression whose C is chosen on dev or, for the similarity of two sentences, a cosine. Nats per byte are those
-of whole words, on WikiText-2's test and on a book.
+regression on words whose C is chosen on dev or, for the similarity of two sentences, the cosine of their
+letters. Nats per byte are those of whole words, on WikiText-2's test and on a book.
 
 Each measurement is a cell, and each finished cell a file in --out: what was stopped goes on where it was, two
 processes share the work, and --table prints what there is, as Markdown. Only fine-tuning draws at random, and
@@ -52,6 +52,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.model.params import initialise
 from minibert.pretraining.predict import evaluate_words
+from minibert.reports.results import metric_name
 from minibert.tasks import metrics, registry
 from minibert.tasks.metrics.intervals import lowest_of
 from minibert.tasks.task import Examples, Predictions, Task
@@ -67,7 +68,7 @@ class Row(NamedTuple):
     changes: dict[str, Any] = {}  # of the recipe
 
 
-# The recipes of SQuAD (384 tokens) and of CoNLL-2003 (two windows of 512) are longer than what `english` read.
+# `english` reads less than the recipes of SQuAD (384 tokens) and of CoNLL-2003 (two windows of 512) have.
 ROWS = {
     "sst2": Row("SST-2", "sst2", "glue"),
     "mrpc": Row("MRPC", "mrpc", "glue"),
@@ -240,9 +241,9 @@ class Tables:
             if any(measured.values()):
                 tasks.append(row_of(row, measured, first))
         losses = [("nats per byte", *self.with_words())]
-        for name in ("wikitext2", "book"):
+        for name, title in {"wikitext2": "WikiText-2 test", "book": Path(self.options.book).stem}.items():
             values = [self.found(f"{name}-{label}") for label in self.with_words()]
-            losses.append((name, *(f"{cell['nats_per_byte']:.4f}" if cell else "" for cell in values)))
+            losses.append((title, *(f"{cell['nats_per_byte']:.3f}" if cell else "" for cell in values)))
         seeds = f"Mean ± standard deviation of {len(self.options.seeds)} seeds"
         about = f"{seeds}; without ±, one measurement. Fine-tuned in {self.dtype}."
         if self.options.quick:
@@ -280,7 +281,7 @@ def row_of(row: str, measured: dict[str, list[Cell]], first: str) -> tuple[str, 
         shown.append(f"{100 * low:.1f} to {100 * high:.1f}")
     else:
         shown.append("")
-    return (f"{ROWS[row].title}, {metric}", *shown)
+    return (f"{ROWS[row].title}, {metric_name(metric)}", *shown)
 
 
 def shown_score(of_column: list[Cell], best: float) -> str:

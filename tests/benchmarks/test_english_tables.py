@@ -69,8 +69,8 @@ def test_table_has_means_and_deviations_in_points(options, tmp_path):
         f"{row} | 65.0 to 95.0 |",
         "| nats per byte | untrained | english | books |\n"
         "|---|---:|---:|---:|\n"
-        "| wikitext2 |  |  |  |\n"
-        "| book |  | 0.9123 |  |",
+        "| WikiText-2 test |  |  |  |\n"
+        "| book |  | 0.912 |  |",
     ]
 
 
