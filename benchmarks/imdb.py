@@ -34,6 +34,7 @@ import numpy as np
 from finetune_scores import minilm, recipe_of
 from peers import cells, machine
 from peers.bench import RESULTS, ended, require, say
+from peers.word_methods import STRENGTHS
 from tokenizer_jobs.tables import replace_between_marks, table
 from tokenizer_jobs.texts import DATA
 
@@ -54,7 +55,6 @@ QUICK = {"train": 24, "dev": 8, "test": 24}
 NAMES = ("negative", "positive")
 SPLIT_SEED = 0x1DB
 SEEDS = 3
-STRENGTHS = (1.0, 10.0, 100.0)  # C of the logistic regression: the inverse of its regularisation
 MARK = "<!-- written by `python benchmarks/imdb.py --write-results` -->"
 ABOUT = """\
 IMDB: 4,000 reviews for training, 4,000 others for testing, 500 to choose the better epoch; MiniLM, 2 epochs
