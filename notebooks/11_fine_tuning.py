@@ -172,8 +172,8 @@ course.equal("probabilities of things sum to one", ((toy + 1) / (toy.sum() + len
 # ### Exercise 11.1 (core): naive Bayes
 #
 # `bags` is a list of lists of things, such as pieces, `labels` has a label for each. For every bag in `asked` and every
-# label, in the order of `sorted(set(labels))`, return the formula on the left. A thing that occurs several times in a
-# bag counts as many times. A thing that occurs in none of `bags` says nothing, so leave it out.
+# label, in the order of `sorted(set(labels))`, return $\ln p(y) + \sum_i \ln p(w_i \mid y)$, where $p(y)$ is the share of
+# the label $y$ among `labels`. A thing that occurs several times in a bag counts as many times. A thing that occurs in none of `bags` says nothing, so leave it out.
 
 
 # %%
@@ -384,7 +384,7 @@ def draw_pooled(rng):
     return pooled, weight, rng.standard_normal(K), rng.integers(K, size=S)
 
 
-lesson.check(label_loss, draw=draw_pooled, same_as=label_loss_by_steps, times=8)
+lesson.check(label_loss, draw=draw_pooled, same_as=label_loss_by_steps, times=24)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -494,9 +494,11 @@ print(
 # Leave it alone and work on a copy. Make one update for each of `batches`, in order: forward by `encoder(ops, config,
 # params.tree, batch)`, which returns `x` and what is saved; then `output(ops, x, batch, params.tree, grads.tree)`,
 # which returns the loss and `dx` and adds the gradients of what is on top of the encoder; then `encoder_backward(ops,
-# config, dx, saved, params.tree, grads.tree)`, which adds all others. The update is that of chapter 10: `rule =
-# AdamRule(lr=rate, step=number, clip=factor)` with updates counted from 1 and the norm clipped to 1, and
-# `ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)`, which returns the three buffers.
+# config, dx, saved, params.tree, grads.tree)`, which adds all others. Begin each update with new gradients,
+# `params.zeros_like()`. The update itself is that of chapter 10: `rule = AdamRule(lr=rate, step=number, clip=factor)` and
+# `ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)`, which returns the three buffers. Here `rate` is
+# $\eta_t$ with $\eta$ = `peak`, `number` is $t + 1$, `factor` is the one that limits the norm of `grads.flat` to 1,
+# $\min(1, 1/\|g\|)$, and the moments `m` and `v` are zeros before the first update.
 
 
 # %%
@@ -912,7 +914,7 @@ def draw_tag_logits(rng):
 
 
 lesson.check(first_piece_labels, draw=draw_words, same_as=labels_by_places, times=10)
-lesson.check(tag_loss, draw=draw_tag_logits, same_as=tag_loss_by_steps, times=8)
+lesson.check(tag_loss, draw=draw_tag_logits, same_as=tag_loss_by_steps, times=24)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -1362,7 +1364,7 @@ def draw_spans(rng):
     return scores, lengths, answers
 
 
-lesson.check(span_gradient, draw=draw_spans, same_as=span_gradient_by_steps, law=padding_has_none, times=12)
+lesson.check(span_gradient, draw=draw_spans, same_as=span_gradient_by_steps, law=padding_has_none, times=24)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>

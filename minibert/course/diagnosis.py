@@ -699,7 +699,11 @@ def _parts(asked: list[Asked], name: str) -> list[Part]:
             return []
         if found.dtype.kind not in "fciu" or expected.dtype.kind not in "fciu":
             return []
-        others = {f"the right {key}": value for key, value in question.expected.items() if key != name}
+        others = {
+            f"the right {key.removeprefix('the ')}": value
+            for key, value in question.expected.items()
+            if key != name
+        }
         arguments = _numbers(question.arguments) | _numbers(question.saved) | _numbers(others)
         as_float = found.astype(np.result_type(found, 0.0))
         parts.append(Part(as_float, expected * 1.0, arguments, name in question.totals))
@@ -785,4 +789,5 @@ def _plural(phrase: str, count: int) -> str:
         return phrase
     first, _, rest = phrase.partition(" ")
     many = {"is": "are", "has": "have", "lacks": "lack"}.get(first, first)
+    rest = rest.replace("what it should be", "what they should be")
     return f"{many} {rest}" if rest else many

@@ -103,6 +103,16 @@ def transposed(parts: list[Part]) -> str:
     return ""
 
 
+def real_part(parts: list[Part]) -> str:
+    """Name the real part of a right answer that is complex."""
+    if not any(np.any(np.imag(part.expected)) for part in parts):
+        return ""
+    are_real = _all(parts, lambda part: np.array_equal(part.found, np.real(part.found)))
+    if are_real and _all(parts, lambda part: close(np.real(part.found), np.real(part.expected))):
+        return "has lost its imaginary part"
+    return ""
+
+
 def absolute(parts: list[Part]) -> str:
     """Name the absolute value of the right answer."""
     return "has lost its signs" if _all(parts, lambda part: close(part.found, abs(part.expected))) else ""
@@ -272,8 +282,8 @@ def added(parts: list[Part]) -> str:
         difference = part.difference
         if difference.size < 2 or not close(difference, np.full_like(difference, difference.mean())):
             return ""
-        values.append(float(difference.mean()))
-    if _are_equal(values):
+        values.append(difference.mean())
+    if np.isrealobj(values) and _are_equal(values):
         return f"is off by an added constant, {_number(values[0])}"
     return "is off by an added constant, another in each question"
 
@@ -506,6 +516,7 @@ WHOLE: tuple[Law, ...] = (
     term,
     term_of_two,
     product_of_numbers,
+    real_part,
     absolute,
     factor_of_argument,
     added,
