@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.course.laws import (
+    BOUND,
     FEWEST,
     NOT_FINITE,
     WHERE,
@@ -30,7 +31,6 @@ from minibert.course.laws import (
     wrong_entries,
 )
 
-BOUND = 1e-12  # relative error of a right answer, as in `judging`
 FLOOR = 1e-15  # a difference that rounding may cause where numbers near 1 cancel
 SHORT = 100  # characters of a question that is printed whole
 # A docstring's verb, and the list of names behind it.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+BOUND = 1e-12  # relative error of a right answer, as in `judging`
 CLOSE = 1e-9  # relative difference of numbers that are equal except for rounding
 CLOSE_FIT = 1e-8  # the same where one of the numbers has been averaged or fitted
 CLOSE_RATIO = 1e-6  # the same of quotients, which lose digits where the divisor is small
@@ -383,6 +384,7 @@ def large(parts: list[Part]) -> str:
         if phrase:
             return phrase
     expected = flat([part.expected for part in parts])[clear]
+    expected = np.where(abs(expected) > BOUND * abs(expected).max(), expected, 0)  # rounding may be what is left
     if not np.any(expected[wrong]) and np.any(expected[~wrong]):
         return "is not zero where it should be"
     if not np.any(expected[~wrong]):  # a zero is right by any factor, and tells nothing
