@@ -1164,7 +1164,7 @@ def draw_reports(rng):
     bad = int(rng.integers(3))
     for number in range(3):
         gold, guess = draw_tags(rng)
-        dev, train = [line() for _ in gold], [line() for _ in range(25)]
+        dev, train = [line() for _ in gold], [line() for _ in range(int(rng.integers(12, 60)))]
         copies = 3 if leaks and number == bad else int(rng.integers(3))  # of twenty; two are a tenth
         if copies == 3 and rng.random() < 0.5:
             gold, guess, dev = gold + gold[:9], guess + guess[:9], dev + [line() for _ in range(9)]

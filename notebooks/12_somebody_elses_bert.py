@@ -862,6 +862,7 @@ lesson.check(place_of, draw=draw_name, same_as=place_by_search, times=150)
 # | `[kind], part, False` | `[kind], part, kind == "weight"` | The weight of a LayerNorm has one axis; there is nothing to transpose. |
 # | `{kind}", part, kind == "weight"` | `{kind}", None if part is None else part + 1, kind == "weight"` | The thirds are numbered from 0. |
 # | `{kind}", part, kind == "weight"` | `{kind}", part or 0, kind == "weight"` | Where the tensor is the whole array, the second answer is None. |
+# | `"attention.output.LayerNorm": ("attention.", None)` | `"attention.output.LayerNorm": ("feed_forward.", None)` | Each block ends with a LayerNorm of its own; this one is that of attention. |
 #
 # </details>
 
@@ -1196,6 +1197,8 @@ lesson.check(nearest, draw=draw_queries_and_keys, same_as=by_angle, times=10)
 # | `queries @ keys.T / lengths` | `abs(queries @ keys.T / lengths)` | A cosine of -1 is the opposite direction, the farthest: take no absolute value. |
 # | `np.sqrt((keys * keys).sum(1))` | `np.sqrt((keys * keys).sum())` | Each key is divided by its own length, not all by one number. |
 # | `queries @ keys.T / lengths` | `queries @ keys.T / np.sqrt((queries * queries).sum(1))[:, None]` | A long key would win by its length; divide by the length of the keys. |
+# | `return sums / np.diff(cu_seqlens)[:, None]` | `return np.stack([(states[a + 1 : b - 1] if b - a > 2 else states[a:b]).mean(0) for a, b in zip(cu_seqlens, cu_seqlens[1:])])` | The mean runs over all tokens, `[CLS]` and `[SEP]` included. |
+# | `(queries @ keys.T / lengths).argmax(1)` | `(queries @ keys.T / lengths).max(1)` | The number of the key is asked for, not its cosine. |
 #
 # </details>
 

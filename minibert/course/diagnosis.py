@@ -558,13 +558,14 @@ def _items(asked: list[Asked], name: str) -> str:
             return "has entries that are extra or too large, and none that is too small"
     if not all(isinstance(value, list | tuple | str) for pair in pairs for value in pair):
         return ""
+    what = "characters" if all(isinstance(value, str) for pair in pairs for value in pair) else "entries"
     entries = [(sorted(map(repr, found)), sorted(map(repr, expected))) for found, expected in pairs]
     if all(found == expected for found, expected in entries):
-        return "has the right entries in another order"
+        return f"has the right {what} in another order"
     if all(_within(found, expected) for found, expected in entries):
-        return "lacks entries, and has none that is wrong"
+        return f"lacks {what}, and has none that is wrong"
     if all(_within(expected, found) for found, expected in entries):
-        return "has extra entries, and lacks none"
+        return f"has extra {what}, and lacks none"
     return ""
 
 
