@@ -1442,6 +1442,7 @@ lesson.check(span_gradient, draw=draw_spans, same_as=span_gradient_by_steps, law
 # | `/ (2 * S)` | `/ (2 * lengths[:, None, None])` | The mean runs over the inputs, not over the tokens of each. |
 # | `answers[:, end], end]` | `np.maximum(0, answers[:, end] - end), end]` | The right place of the end is the last token of the answer itself, not the one before it. |
 # | `e / e.sum(1, keepdims=True)` | `e / e.sum(0, keepdims=True)` | The softmax runs over the tokens of one input, not over the inputs. |
+# | `e / e.sum(1, keepdims=True)` | `e / np.stack([np.exp(scores[:, :one] - z[i].max(0)).sum((0, 1)) for i, one in enumerate(lengths)])[:, None]` | Each input has a softmax of its own; here the sum runs over the tokens of all inputs. |
 #
 # </details>
 
