@@ -326,6 +326,7 @@ lesson.check(hinge)
 # | `np.sqrt((x * x).sum())` | `np.sqrt(x * x).sum()` | First the sum of the squares, then the root of the sum. |
 # | `x.real > 0` | `x.real >= 0` | At 0 itself the derivative is to be 0, and `>=` or `np.maximum` keep one of 1 there: ask whether the real part is greater than 0. |
 # | `np.where(x.real > 0, x, 0)` | `np.maximum(x.real, 0) + 1j * x.imag` | Where x is not positive the result is constant, so the imaginary part has to become 0 as well. |
+# | `(centred * centred).mean()` | `x.mean() ** 2 - (x * x).mean()` | A variance is not negative: the mean of the squares, less the square of the mean, in this order. |
 #
 # </details>
 

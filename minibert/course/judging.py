@@ -396,7 +396,9 @@ class OnSheet:
             with np.errstate(all="ignore"):
                 if is_backward:
                     return engine_gradients(engine, case, of_case, arguments[upstream_name])
-                return _forward_parts(*_run_forward(engine, case, of_case)) | _predictions(engine, case, of_case)
+                return _forward_parts(*_run_forward(engine, case, of_case)) | _predictions(
+                    engine, case, of_case
+                )
 
         asked = []
         for offset in range(2):
@@ -540,7 +542,7 @@ def _run_forward(engine: Ops, case: Case, arguments: Any = None) -> tuple[Any, A
 
 
 def _predictions(engine: Ops, case: Case, arguments: Any = None) -> dict[str, Any]:
-    """Return the pieces that a masked-LM head predicts, which its case leaves out; {} for other operations."""
+    """Return the pieces that a masked-LM head predicts, which its case leaves out; else {}."""
     if case.operation != "masked_lm_head":
         return {}
     predictions = []

@@ -285,7 +285,13 @@ BLOCKS = [
     ("07.2", "feed_forward_block", 'params["out_bias"])', '0 * params["out_bias"])', "out_bias (is|were) 0"),
     ("07.2", "feed_forward_block", 'params["in_bias"])', '2 * params["in_bias"])', "in_bias is 0"),
     ("07.2", "feed_forward_block", "x + out, params", "x - out, params", ""),
-    ("07.2", "feed_forward_block", "self._dropout(out, drop, site)", "(out, None)", "Likely: Dropout is missing"),
+    (
+        "07.2",
+        "feed_forward_block",
+        "self._dropout(out, drop, site)",
+        "(out, None)",
+        "Likely: Dropout is missing",
+    ),
     ("07.2", "feed_forward_block", "config.gelu_form", '"erf"', "Likely: config says which"),
     ("07.2", "feed_forward_block", "config.layer_norm_eps", "1e-12", "“large eps”"),
     (
