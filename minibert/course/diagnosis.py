@@ -761,6 +761,8 @@ def _alike(found: Any, expected: Any, floor: float = 0.0) -> bool:
             return False
         return all(_alike(a, b, floor) for a, b in zip(found, expected, strict=True))
     right = np.asarray(expected)
+    if right.dtype.kind == "f" and np.iscomplexobj(found):
+        return False
     if right.dtype.kind in "fc":
         try:
             array = np.asarray(found, right.dtype)
