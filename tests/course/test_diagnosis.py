@@ -329,6 +329,7 @@ def test_a_complex_answer_is_not_right_by_its_real_part():
     assert of_answers([(right + 1j, right) for right in RNG.standard_normal((3, 6))]) != ""
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_constant_in_complex_numbers_is_added():
     right = RNG.random((3, 6)) + 1j * RNG.random((3, 6))
     text = of_answers([(one + (n + 2j), one) for n, one in enumerate(right)])
