@@ -394,7 +394,7 @@ course.show(
 )
 
 # %% [markdown]
-# For the first few hundred steps the red dots hardly move. Then they fall through the floor. That is not an accident:
+# At first the red dots hardly move. Then they fall through the floor. That is not an accident:
 # before a head looks anywhere in particular, there is hardly any gradient to tell it where to look. Chapter 8 explains
 # this wait, and how to shorten it.
 #
@@ -443,8 +443,8 @@ claim = lesson.claim(
 # pieces. With its context shuffled, our model does worse than a guess that ignores the context: it has learnt to
 # trust the order of words, and here that trust is misplaced.
 #
-# What does it know? After half a minute, little: *unto* is followed by a person, *in the … of* wants a noun. About the
-# second sentence it has no idea: no guess has more than 2%.
+# What does it know? After half a minute, little. Is *unto* followed by a person, and does *in the … of* want a noun? Look
+# at how long the bars are, too: where all of them are short, it has no idea.
 
 # %%
 clozes = ["And he said unto [MASK], Go.", "She was very [MASK] to see him.", "in the [MASK] of the sea"]

@@ -790,8 +790,8 @@ for one in axes:
 course.show(
     figure,
     "Left: pieces per word and nats per byte both fall as the vocabulary grows. Right: compared with "
-    "likelihood, the frequency rule needs a few percent fewer pieces and costs one or two percent more "
-    "nats per byte; both differences shrink as the vocabulary grows.",
+    "likelihood, the frequency rule needs fewer pieces and costs more nats per byte; both differences "
+    "shrink as the vocabulary grows.",
 )
 
 # %%

@@ -1658,9 +1658,8 @@ ax.legend(fontsize=8, ncols=3, loc="upper center")
 course.show(
     figure,
     "Bars show the error that three checkers see, with no fault and with each of six. Without a fault the "
-    "complex step sees ten to the minus seventeen, differences in float64 ten to the minus eleven, and "
-    "differences in float32 ten to the minus six, one tenth of what they see with fault B. Fault B "
-    "stays far below a tolerance of one thousandth.",
+    "complex step sees the least by far, differences in float64 some powers of ten more, and differences in float32 the "
+    "most, not far below what they see with fault B. Fault B stays far below a tolerance of one thousandth.",
 )
 gaps = {name: min(errors[1:]) / max(errors[0], 1e-17) for name, errors in saw.items()}
 course.say(

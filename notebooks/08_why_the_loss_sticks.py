@@ -61,7 +61,8 @@ lesson = course.begin("08")
 # `[MASK]`. The model is a whole BERT with one layer, hidden size 32 and two heads. In a window of $n$ tokens,
 # `[CLS]` and `[SEP]` included, letters are replaced with `[MASK]`: 15% of $n$, rounded, and at least one.
 #
-# Everything that follows was first seen with 8,192 word pieces, where it takes minutes instead of seconds.
+# Everything that follows was first seen with 8,192 word pieces, where a step has many times as many operations
+# (`docs/log/2026-11-20-plateau.md`).
 
 # %%
 CLS, SEP, MASK, V = 0, 1, 2, 30

@@ -754,8 +754,8 @@ lesson.check(clip_factor, draw=draw_norm, same_as=Ops().clip_factor, times=10)
 # $$ \eta(s) = \begin{cases} \text{peak} \cdot s / w & s < w \\ \text{peak} \cdot (N - s)/(N - w) & s \ge w . \end{cases} $$
 #
 # This is how Hugging Face reads it. The authors' own code draws the second line from step 0, as
-# $\text{peak} \cdot (N - s)/N$, and jumps down a little where it takes over. With a warm-up of 1% of the steps the two
-# are hard to tell apart; at 30% they are not. minibert's `warmup_linear` has both.
+# $\text{peak} \cdot (N - s)/N$, and jumps down where it takes over, by $s/N$ of the peak at $s = w$: after a warm-up
+# of 1% of the steps by 1% of the peak, after one of 30% by 30%. minibert's `warmup_linear` has both.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 2.8))

@@ -217,6 +217,7 @@ lesson.check(neighbour_losses)
 # | `pairs[left, target]` | `pairs[target, left]` | The pair is (left, target): what is on the left comes first. |
 # | `pairs.sum(1)[left]` | `pairs.sum(0)[left]` | c(u) counts how often u is on the left of something, not on the right. |
 # | `strength * single[target]` | `strength / V` | The counts are mixed with the frequencies of pieces, not with equal chances. |
+# | `(np.bincount(ids, minlength=V) + 1) / (len(ids) + V)` | `np.bincount(ids, minlength=V) / len(ids)` | A piece that the text lacks would have probability 0, and an infinite loss: count every piece once more. |
 # | `(len(ids) + V)` | `len(ids)` | Each of V pieces was counted once more, so the sum is N + V. |
 # | `-np.log(mixed` | `np.log(mixed` | A loss is minus the logarithm. |
 # | `/ (pairs.sum(1)[left] + strength)` | `/ pairs.sum(1)[left]` | Without lambda in the denominator the probabilities do not sum to one. |
@@ -798,9 +799,9 @@ course.show(
 # worst at *both* ends and better in between. It uses what is on either side, and at an end one side is
 # missing. That is the B in BERT, for bidirectional, seen in a measurement.
 #
-# The picture on the left is a warning. The rarest fifth of the targets gains almost nothing, for a small model has seen
-# too little of them in a short run; the other four fifths gain about a nat each. And overall the table of left
-# neighbours, which looks at nothing else, is not yet beaten. Better floors make for more modest claims.
+# The picture on the left is a warning. How much does the rarest fifth of the targets gain on the unigram floor, compared
+# with the others? A small model has seen little of them in a short run. And does your curve lie below that of the table of
+# left neighbours, which looks at nothing else? Better floors make for more modest claims.
 #
 # ## 8. What it learnt
 #

@@ -216,6 +216,7 @@ lesson.check(lift, draw=draw_pairs, same_as=lift_pair_by_pair, times=10)
 # | instead of | one writes | what went wrong |
 # |---|---|---|
 # | `found / even` | `found / pairs.sum()` | That is the mean weight of a pair; the lift divides it by what even attention gives, 1/n. |
+# | `found / even` | `(np.einsum("saij,sij->sa", maps, pairs) / (pairs.sum((1, 2))[:, None] / size)).mean(0)` | A mean of the windows' lifts gives a pair more weight in a window that has few; add over all windows first. |
 # | `found / even` | `found - even` | The lift is a ratio, not a difference. |
 # | `"saij,sij->a", maps` | `"saji,sij->a", maps` | Rows look and columns are looked at: i comes first. |
 # | `pairs.sum() / size` | `pairs.size / size` | Only the pairs that count are expected to have 1/n each. |
@@ -399,8 +400,8 @@ course.say("Heads with a name: " + ", ".join(f"{name} **{count}**" for name, cou
 #
 # ## 3. A head that the text asks for
 #
-# Perhaps a small model can't grow an induction head. Or perhaps nothing in its text ever asked for one: in windows this
-# short, hardly anything is said twice. The two explanations predict different things, so there is an experiment. Train
+# Perhaps a small model can't grow an induction head. Or perhaps nothing in its text ever asked for one: windows this
+# short have little room to say anything twice. The two explanations predict different things, so there is an experiment. Train
 # the *same* model a little further on windows that say everything twice: `[CLS]` x `[SEP]` x `[SEP]`, with x of 3 to 12
 # pieces. Since the length differs, "so many places to the left" does not find the copy. One has to look for what is
 # next to it.

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # 14 · The paper's argument, and scaling
 #
-# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It trains some fifty small models, which
+# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It trains some sixty small models, which
 # takes about two minutes.
 #
 # **The question.** BERT's paper says that reading both ways is what matters, and that larger is better. Which runs would
@@ -92,8 +92,9 @@ for title, factors in rows.items():
 # %% [markdown]
 # ### Exercise 14.1 (easy): what isolates a factor?
 #
-# `rows` maps titles to their factors, all rows having the same ones. Return the sorted list of pairs of titles, each pair
-# sorted too, that differ in `factor` and in nothing else.
+# `rows` maps the title of each row to its factors: a dictionary from the name of a factor to its value, with the same
+# names in every row. Return the sorted list of the pairs of titles, each pair sorted too, whose rows differ in the value
+# of `factor` and in nothing else.
 
 
 # %%
@@ -380,9 +381,9 @@ course.say(
 #
 # ### Exercise 14.2 (core): flip the signs
 #
-# `differences` (S,) are paired differences, S at most 12. Return the share of all $2^S$ patterns, the one that was seen
-# among them, in which the absolute mean is at least as large. Rounding must not lose a tie: allow for a relative error of
-# $10^{-9}$.
+# `differences` (S,) are paired differences, S at most 12. Of all $2^S$ patterns of signs, the one that was seen among
+# them, return the share in which the mean is at least as far from zero as that of `differences` as they are. Two patterns
+# may have the same mean, and rounding must not set them apart: allow for a relative error of $10^{-9}$.
 
 
 # %%
@@ -393,9 +394,9 @@ def sign_flip_p(differences):
 
 
 # %%
-def flip_by_recursion(differences):
-    """Flip one difference after another, and count."""
-    seen = abs(sum(differences)) * (1 - 1e-9)
+def flip_by_recursion(differences, least=1 - 1e-9):
+    """Flip one difference after another, and count; the mean has to be `least` times as far from zero."""
+    seen = abs(sum(differences)) * least
 
     def count(rest, total):
         if not len(rest):
@@ -412,7 +413,23 @@ def draw_differences(rng):
     return (whole * 0.1 if rng.random() < 0.6 else rng.standard_normal(size) + rng.choice([-1, 1]),)
 
 
-lesson.check(sign_flip_p, draw=draw_differences, same_as=flip_by_recursion, times=60)
+def share_holds(answer, differences):
+    """Refuse what is no share of the patterns, or leaves out patterns that are exactly as far from zero."""
+    patterns, right = 2 ** len(differences), flip_by_recursion(differences)
+    if np.ndim(answer) or not np.isreal(answer) or 0 <= answer == right:
+        return None
+    if 0 < answer < 1 and abs(answer * patterns - round(answer * patterns)) > 1e-6:
+        return f"p is {answer:.6g}, which is not a multiple of 1/{patterns}: count each of the {patterns} patterns once."
+    nearer = flip_by_recursion(differences, 1 + 1e-9)
+    if nearer < answer < right:
+        return (
+            f"p is {answer:.6g}; expected {right:.6g}. Of the patterns whose mean is exactly as far from zero as the one "
+            "that was seen, some are not counted: that one itself, or others because of rounding."
+        )
+    return None
+
+
+lesson.check(sign_flip_p, draw=draw_differences, same_as=flip_by_recursion, law=share_holds, times=60)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -443,6 +460,8 @@ lesson.check(sign_flip_p, draw=draw_differences, same_as=flip_by_recursion, time
 # | `seen * (1 - 1e-9)` | `seen * (1 + 1e-9)` | The pattern that was seen belongs to those that are at least as far. |
 # | `.mean()` | `.sum()` | The share of the patterns is asked for, not their number. |
 # | `abs(differences.sum())` | `abs(differences).sum()` | That is the largest sum there can be; the one that was seen keeps its signs. |
+# | `(sums >= seen * (1 - 1e-9)).mean()` | `(np.array(list(itertools.product([1, -1], repeat=len(differences)))) @ differences >= differences.sum() * (1 - 1e-9)).mean()` | A mean that far on the other side is as surprising: take absolute values. |
+# | `seen = abs(differences.sum())` | `seen = abs(differences.mean())` | Sums are compared with a mean: divide both by S, or neither. |
 # | `[1, -1]` | `[1, 0]` | A flipped difference has the other sign; it does not vanish. |
 # | `(sums >= seen * (1 - 1e-9)).mean()` | `(np.array(list(itertools.product([1, -1], repeat=len(differences)))) @ differences >= differences.sum() - 1e-9 * seen).mean()` | A mean that far on the other side is as surprising: take absolute values. |
 #
@@ -581,6 +600,10 @@ lesson.check(fit_power, draw=draw_curve, same_as=fit_by_equations, times=20, tol
 # | `np.exp(w.mean() - slope * u.mean())` | `w.mean() - slope * u.mean()` | That is the logarithm of a. |
 # | `w.mean() - slope * u.mean()` | `w.mean()` | a is the value at x = 1, where ln x is zero, not at the middle of the points. |
 # | `np.dot(centred, centred)` | `np.dot(u, u)` | The variance is about the mean: centre u in both sums. |
+# | `np.log(x), np.log(y - floor)` | `np.log10(x), np.log10(y - floor)` | In logarithms of base 10 the line gives the power of 10 that a is, not of e. |
+# | `np.log(y - floor)` | `np.log(y) - floor` | The floor is taken from y, before the logarithm. |
+# | `np.exp(w.mean() - slope * u.mean()), -slope` | `np.exp(w[0] - (w[-1] - w[0]) / (u[-1] - u[0]) * u[0]), -(w[-1] - w[0]) / (u[-1] - u[0])` | That line goes through the first point and the last; all points count. |
+# | `np.dot(centred, w) / np.dot(centred, centred)` | `np.dot(w - w.mean(), w) / np.dot(centred, w)` | That line has the smallest horizontal distances; the vertical ones are asked for. |
 # | `np.log(x)` | `x` | The line is straight in the logarithms of both. |
 #
 # </details>
@@ -592,9 +615,9 @@ lesson.check(fit_power, draw=draw_curve, same_as=fit_by_equations, times=20, tol
 #
 # ### Exercise 14.4 (hard): choose the floor by points left out
 #
-# For each candidate, take each point out, fit $a$ and $b$ to the others, predict its y, and take the mean of the squared
-# errors of y over all points. Return the candidate for which it is smallest, the first of them if there are several. Write
-# the fit into it, or call yours.
+# For each candidate, take out one point after another, fit $a$ and $b$ to the others as in 14.3, and predict the y of the
+# point that is out. Take the mean of the squared errors of these y over all points. Return the candidate for which it is
+# smallest, the first of them if there are several. You may call your `fit_power`, or write the fit once more.
 
 
 # %%
@@ -661,6 +684,9 @@ lesson.check(choose_floor, draw=draw_candidates, same_as=choose_by_equations, ti
 # | `law.append(floor + np.exp(` | `law.append(np.exp(` | The law adds the floor. |
 # | `math.dist(law, y)` | `math.dist(np.log(np.array(law) - floor), np.log(y - floor))` | Errors of logarithms are not comparable between floors; the error of y is asked for. |
 # | `math.dist(law, y)` | `max(abs(np.array(law) - y))` | The mean of the squared errors is asked for, not the largest error. |
+# | `math.dist(law, y)` | `abs(np.array(law) - y).sum()` | The errors are squared before their mean is taken. |
+# | `math.dist(law, y)` | `abs(sum(np.array(law) - y))` | Errors of both signs cancel each other: square them first. |
+# | `math.dist(law, y)` | `abs(law[-1] - y[-1])` | Each point is left out in turn, not only the last. |
 # | `min(candidates, key=error)` | `max(candidates, key=error)` | The smallest error is wanted. |
 # | `min(candidates, key=error)` | `min(map(error, candidates))` | The candidate is asked for, not its error. |
 # | `min(candidates, key=error)` | `min(range(len(candidates)), key=lambda number: error(candidates[number]))` | The candidate is asked for, not its number. |
@@ -733,7 +759,8 @@ course.show(
 # ### Exercise 14.5 (core): the interval of a prediction
 #
 # `runs` (seeds,n) has the losses at the n points x. `picks` (R,n) says for each of R draws which seed to take at each point,
-# and `floors` (R,) which floor. Return the 2.5th and the 97.5th percentile of the R predictions at `at`.
+# and `floors` (R,) which floor. For each draw fit $a$ and $b$ to the losses that it picks, as in 14.3, and predict the loss
+# at `at`. Return the 2.5th and the 97.5th percentile of the R predictions, as two numbers.
 
 
 # %%
@@ -784,8 +811,8 @@ lesson.check(predicted_interval, draw=draw_picks, same_as=predict_one_by_one, ti
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Fit a line to ln x and ln(y − floor) as in 14.3; the prediction is `floor + a * at ** -b`. `np.percentile(found, [2.5,
-# 97.5])` does the rest.
+# Fit a line to ln x and ln(y − floor) as in 14.3; the prediction is `floor + a * at ** -b`. The last two lines are
+# `low, high = np.percentile(found, [2.5, 97.5])` and `return low, high`.
 #
 # </details>
 # <details><summary>Solution 14.5</summary>
@@ -808,6 +835,10 @@ lesson.check(predicted_interval, draw=draw_picks, same_as=predict_one_by_one, ti
 # | `runs[row, np.arange(len(x))]` | `runs[row[0]]` | Each point has a pick of its own. |
 # | `found.append(floor + np.exp(` | `found.append(np.exp(` | The law adds the floor. |
 # | `[2.5, 97.5]` | `[5, 95]` | 95% lie between the 2.5th and the 97.5th percentile. |
+# | `[2.5, 97.5]` | `[0.025, 0.975]` | `np.percentile` takes percent; `np.quantile` takes shares. |
+# | `np.percentile(found, [2.5, 97.5])` | `np.mean(found) + 1.96 * np.std(found) * np.array([-1, 1])` | That interval assumes a bell curve; percentiles of the draws are asked for. |
+# | `runs[row, np.arange(len(x))]` | `runs[0, row]` | A pick says which seed to take at a point, not which point. |
+# | `zip(picks, floors)` | `zip(picks, np.full(len(picks), floors[0]))` | Each draw has a floor of its own. |
 # | `[2.5, 97.5]` | `[0, 100]` | Smallest and largest grow with the number of draws; percentiles are asked for. |
 # | `(np.log(at) - np.log(x).mean())` | `np.log(at)` | The line goes through the mean of ln x, so it is counted from there. |
 #
@@ -895,8 +926,8 @@ course.show(
 # %% [markdown]
 # If the outcome was outside, that is the more instructive case. The interval answers one question only: what would other *seeds* have predicted? It
 # takes for granted that the law has the right form. A run that ends below its interval says that the bend in what was
-# left over goes on; one that ends above it, that something has begun to be scarce, such as units: 32 can hold only so
-# much, and a short run does not feel that. An interval knows nothing of what was never varied.
+# left over goes on; one that ends above it, that something has begun to be scarce, such as room: vectors of 32 numbers can
+# hold only so much, and a short run does not feel that. An interval knows nothing of what was never varied.
 #
 # A law that fits beautifully still says nothing about what was learnt. For that there are the tables.
 
@@ -931,8 +962,8 @@ for name, values in floors.items():
 # $$ C \approx 6 N D \quad\text{operations}, \qquad N \approx 12\, L H^2 + V H , $$
 #
 # with $12\,H^2$ in a layer: $3H^2$ for query, key and value, $H^2$ for the output, $8H^2$ in the feed-forward
-# network. Hoffmann and others (the *Chinchilla* paper) hold $C$ fixed, an **isoFLOP** curve, and ask which size ends
-# lowest.
+# network. Hoffmann and others (the *Chinchilla* paper) hold $C$ fixed, draw the loss against the size, which is called an
+# **isoFLOP** curve (the same number of floating-point operations everywhere), and ask which size ends lowest.
 
 # %%
 config = shape("2-32-2")
@@ -1006,6 +1037,9 @@ lesson.check(best_size, draw=draw_valley, same_as=bottom_by_equations, times=20,
 # | `-slope / (2 * square)` | `slope / (2 * square)` | The derivative is zero where u is minus the slope over twice the square's coefficient. |
 # | `-slope / (2 * square)` | `-slope / square` | The derivative of c u² is 2 c u. |
 # | `np.exp(-slope / (2 * square))` | `sizes[np.argmin(losses)]` | That is the best of the sizes that were tried; the bottom lies between them. |
+# | `np.exp(-slope / (2 * square))` | `np.polyval(np.polyfit(np.log(sizes), losses, 2), -slope / (2 * square))` | That is the loss at the bottom; the size is asked for. |
+# | `np.exp(` | `10 ** (` | `np.log` is the natural logarithm, and its inverse is `np.exp`. |
+# | `losses, 2` | `np.log(losses), 2` | The parabola is one in the loss, not in its logarithm. |
 # | `square, slope, _ = ` | `_, slope, square = ` | `np.polyfit` puts the coefficient of the square first. |
 # | `np.exp(-slope / (2 * square))` | `np.roots(np.polyder(np.polyfit(sizes, losses, 2)))[0]` | The parabola is one in the logarithm of the size. |
 #
@@ -1091,7 +1125,8 @@ else:
 # smaller or larger sizes to its list, until each valley has two slopes, and run it again.
 #
 # Chinchilla's finding was $m \approx \frac12$: size and text should grow together. Kaplan and others had found more for the
-# size; Hoffmann and others trace this to schedules that did not end where the runs did. That is why each of ours has its own.
+# size; Hoffmann and others trace this to schedules that did not end where the runs did. That is why each run of ours has a
+# schedule of its own.
 #
 # **How far do these curves carry?** Not to BERT. Two amounts of compute a factor of four apart make no law, whatever
 # the digits of $m$. One learning rate serves all sizes here, though the best one changes with the width; letters are

@@ -203,6 +203,7 @@ def flush_errors() -> None:
 
 
 def _flush_or_discard(stream: TextIO) -> None:
+    """Flush a stream; if that fails, lead it to where Python discards the rest when the process ends."""
     try:
         stream.flush()
     except OSError:
@@ -211,7 +212,6 @@ def _flush_or_discard(stream: TextIO) -> None:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, descriptor)
             os.close(null)
-            stream.flush()
         raise
 
 

@@ -141,7 +141,7 @@ def _how_often(asked: list[Asked], name: str, phrase: str) -> str:
     telling = [question for question in right if np.any(np.asarray(question.expected[name], object) != 0)]
     if not telling or phrase.startswith(NOT_FINITE):
         return ""
-    return f" in {len(asked) - len(right)} of {len(asked)} questions, and is right in the others"
+    return f" in {len(asked) - len(right)} of {len(asked)} questions, and right in the others"
 
 
 def _sentences_of(phrases: list[tuple[str, str]], label: str) -> list[Sentence]:

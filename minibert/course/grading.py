@@ -308,7 +308,9 @@ class _Grading(Lesson):
                 usable[name] = function
         return usable
 
-    def _explained(self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int) -> str:
+    def _explained(
+        self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int, rejection: str
+    ) -> str:
         """Return what `Lesson` says went wrong, with a budget of its own.
 
         The verdict is given, so that a child may now hold the solutions and mistakes, which are read here.
@@ -318,7 +320,8 @@ class _Grading(Lesson):
         confined.budget = Budget(EXPLAINING)
         with_solutions = {each.number: each for each in exercises(notebook_source(self.number))}
         try:
-            return super()._explained(function, with_solutions[self.exercises[0].number], judge, seed)
+            with_solution = with_solutions[self.exercises[0].number]
+            return super()._explained(function, with_solution, judge, seed, rejection)
         finally:
             budget.spent += confined.budget.spent
             confined.budget = budget

@@ -116,13 +116,16 @@ def real_part(parts: list[Part]) -> str:
 
 def absolute(parts: list[Part]) -> str:
     """Name the absolute value of the right answer."""
-    return "has lost its signs" if _all(parts, lambda part: close(part.found, abs(part.expected))) else ""
+    has_signs = any(np.any(part.expected.real < 0) for part in parts)
+    is_absolute = _all(parts, lambda part: close(part.found, abs(part.expected)))
+    return "has lost its signs" if has_signs and is_absolute else ""
 
 
 def factor(parts: list[Part]) -> str:
     """Name a factor: a constant, or a power of a size or a number in the question."""
     factors = _factors((part.found, part.expected) for part in parts)
-    if not factors:
+    is_one_number = len(parts) == 1 and parts[0].expected.size == 1  # a multiple of any other number
+    if not factors or is_one_number:
         return ""
     if _are_equal(factors) and _number(factors[0]) != "1":
         phrase = f"is {_number(factors[0])} times what it should be"

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import itertools
+import re
 import secrets
 from collections.abc import Mapping
 from contextlib import closing
@@ -140,7 +141,7 @@ class Lesson:
         except Rejected as wrong:
             explanation = ""
             if not isinstance(wrong, Plain):
-                explanation = self._explained(function, exercise, judge, seed)
+                explanation = self._explained(function, exercise, judge, seed, str(wrong))
                 if not explanation and wrong.error < NEARLY:
                     explanation = " An approximation, or digits that cancel: the formula is exact."
             return "failed", f"{wrong}{explanation} (seed={seed})"
@@ -324,11 +325,13 @@ class Lesson:
             return "failed", str(wrong)
         return "passed", f"error {error:.0e}, {about}"
 
-    def _explained(self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int) -> str:
+    def _explained(
+        self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int, rejection: str
+    ) -> str:
         """Return a sentence that names the mistake, or tells where the answer is off; "" if none can."""
         try:
             with limits():
-                mistake = self._mistake(function, exercise, judge, seed)
+                mistake = self._mistake(function, exercise, judge, seed, rejection)
         except Exception:  # it raises for some questions, or its answers can't be compared
             mistake = ""
         if mistake:
@@ -344,8 +347,13 @@ class Lesson:
             return ""
         return f" {text}" if text else ""
 
-    def _mistake(self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int) -> str:
-        """Return the sentences of the known mistakes with the same wrong answers; "" if there is none."""
+    def _mistake(
+        self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int, rejection: str
+    ) -> str:
+        """Return the sentences of the known mistakes with the same wrong answers; "" if there is none.
+
+        They have to be rejected in the same words, too: numbers that are right may have been read too often.
+        """
         name = function.__name__
         if not exercise:
             return ""
@@ -353,6 +361,7 @@ class Lesson:
         answers = [list(judge.outputs(function, self.mine, each)) for each in seeds]
         if not _tell_something(answers):
             return ""
+        tolerance = self._tolerance(function, exercise, judge, seeds, answers)
         sentences = []
         for mistake in exercise.mistakes:
             text = exercise.mistaken(mistake)
@@ -363,13 +372,35 @@ class Lesson:
                 for each, answers_of_seed in zip(seeds, answers, strict=True):
                     with closing(judge.outputs(mistaken, self.mine, each)) as others:
                         for answer, other in zip(answers_of_seed, others, strict=True):
-                            judging.compare(answer, other, SAME)
-                is_rejected = _fails(judge, mistaken, self.mine, seed)
+                            _require_same(answer, other, tolerance)
+                its_rejection = _rejection(judge, mistaken, self.mine, seed)
             except Exception:  # another mistake: it raises, or the answers differ
                 continue
-            if is_rejected and mistake.sentence not in sentences:
+            is_alike = bool(its_rejection) and _wording(its_rejection) == _wording(rejection)
+            if is_alike and mistake.sentence not in sentences:
                 sentences.append(mistake.sentence)
         return " Or: ".join(sentences)
+
+    def _tolerance(
+        self,
+        function: FunctionType,
+        exercise: Exercise | None,
+        judge: Judge,
+        seeds: tuple[int, ...],
+        answers: list[list[Any]],
+    ) -> float:
+        """Return how near the answers of two functions have to be, to be those of the same mistake.
+
+        Where an answer is wrong although it is right except for rounding, every bit counts.
+        """
+        solution = self._solution(function, exercise)
+        if not solution:
+            return SAME
+        for each, answers_of_seed in zip(seeds, answers, strict=True):
+            with closing(judge.outputs(solution, self.mine, each)) as right:
+                if not all(map(_are_same, answers_of_seed, right)):
+                    return SAME
+        return 0.0
 
     def _solution(self, function: FunctionType, exercise: Exercise | None) -> FunctionType | None:
         """Return the function of an exercise's solution, which uses the names of the reader's notebook."""
@@ -437,13 +468,18 @@ def _changes_only(name: str, exercise: Exercise, mistaken: str) -> bool:
     return name in changed and not set(changed) & (set(exercise.functions) - {name})
 
 
-def _fails(judge: Judge, function: FunctionType, methods: dict[str, Any], seed: int) -> bool:
-    """Tell whether a function is rejected."""
+def _rejection(judge: Judge, function: FunctionType, methods: dict[str, Any], seed: int) -> str:
+    """Return the sentence with which a function is rejected, "" if it is not."""
     try:
         judge.judge(function, methods, seed)
-    except Rejected:
-        return True
-    return False
+    except Rejected as wrong:
+        return str(wrong)
+    return ""
+
+
+def _wording(sentence: str) -> str:
+    """Return a sentence with every number left out: two that differ only in numbers say the same."""
+    return re.sub(r"-?\d[\d.]*(e[+-]?\d+)?", "", sentence)
 
 
 def _tell_something(answers: Any) -> bool:
@@ -461,10 +497,22 @@ def _tell_something(answers: Any) -> bool:
     return any(np.any(array) and np.isfinite(array).all() for array in numbers)
 
 
+def _require_same(found: Any, expected: Any, tolerance: float) -> None:
+    """Raise Rejected unless two answers are the same, with infinities and NaNs in the same places."""
+    judging.require_alike(found, expected)
+    for leaf, right in zip(judging.leaves(found), judging.leaves(expected), strict=True):
+        pair = np.asarray(leaf), np.asarray(right)
+        if pair[1].dtype.kind in "fc":
+            is_finite = np.isfinite(pair[1])
+            judging.compare(np.where(is_finite, 0, pair[0]), np.where(is_finite, 0, pair[1]), 0.0)
+            leaf, right = (np.where(is_finite, array, 0) for array in pair)
+        judging.compare(leaf, right, tolerance)
+
+
 def _are_same(found: Any, expected: Any) -> bool:
     """Tell whether two answers are the same except for rounding."""
     try:
-        judging.compare(found, expected, SAME)
+        _require_same(found, expected, SAME)
     except Rejected:
         return False
     return True

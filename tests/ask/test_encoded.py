@@ -165,3 +165,12 @@ def test_rows_of_different_lengths_are_lists_or_tuples_or_arrays(model):
         model.encode({"input_ids": [[[2], [5]], [[2, 5, 6]]]})
     with pytest.raises(InputError, match="give a row of numbers for each sequence"):
         model.encode({"input_ids": [5, [2, 5, 6]]})
+
+
+@pytest.mark.parametrize(("size", "said"), [("1-8-2", "2 heads in 1 layer"), ("2-8-1", "1 head in 2 layers")])
+def test_the_picture_of_attention_maps_says_how_many_there_are(size, said):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, *WORDS])
+    config = BertConfig.from_size(size, vocab_size=len(tokenizer))
+    model = Bert(config, initialise(config, 0), tokenizer=tokenizer)
+    shown = model.encode(["the film"], attentions=True)._repr_html_()
+    assert f"Attention of {said}, a row" in shown

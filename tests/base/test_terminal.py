@@ -1,18 +1,21 @@
 """What reaches a terminal: no character of a file that would act there, from any command, in any form."""
 
 import ast
+import io
 import json
+import os
 import re
+import subprocess
 import sys
 import unicodedata
 
 import pytest
-from command import ends_badly, notice  # noqa: F401 (a fixture)
+from command import PATIENCE, ends_badly, notice  # noqa: F401 (a fixture)
 from paths import PACKAGE
 from small_tasks import OTHERS, small_config
 
 from minibert import cli, hub
-from minibert.base.terminal import json_text, printable, printable_text, some_of
+from minibert.base.terminal import flush_errors, flush_output, json_text, printable, printable_text, some_of
 from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 from minibert.training import runlog
@@ -236,3 +239,43 @@ def test_of_many_names_the_first_are_listed_and_the_others_counted():
     names = ["a", "b", "c", "d"]
     said = ["a and 3 more", "a, b and 2 more", "a, b, c and 1 more", "a, b, c, d", "a, b, c, d"]
     assert [some_of(names, most) for most in range(1, 6)] == said
+
+
+class Full:
+    """A stream of its own that nobody can write to."""
+
+    def __init__(self, ends=False):
+        self.flushes, self.ends = 0, ends
+
+    def flush(self):
+        self.flushes += 1
+        if self.ends:
+            raise BrokenPipeError("nobody reads")
+
+    def fileno(self):
+        raise io.UnsupportedOperation("it is not a file")
+
+
+def test_both_streams_are_flushed_and_only_the_output_may_fail(monkeypatch):
+    for name, flush in (("stdout", flush_output), ("stderr", flush_errors)):
+        stream = Full()
+        monkeypatch.setattr(sys, name, stream)
+        flush()
+        assert stream.flushes == 1
+    monkeypatch.setattr(sys, "stdout", Full(ends=True))
+    monkeypatch.setattr(sys, "stderr", Full(ends=True))
+    flush_errors()
+    with pytest.raises(BrokenPipeError):
+        flush_output()
+
+
+def test_what_nobody_reads_is_discarded_and_not_written_at_the_end():
+    code = "import sys; from minibert.base import terminal; terminal.emit('a' * 9)\n"
+    code += "try: terminal.flush_output()\nexcept OSError: sys.exit(7)"
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=writes, stderr=subprocess.PIPE, timeout=PATIENCE
+    )
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (7, b"")  # Python itself would end it with 120 and a sentence

@@ -28,6 +28,10 @@ COMMANDS = commands()
 # What answers at once, or whose results are its progress.
 NO_PROGRESS = "classify compare export fill-mask gradcheck info score score-text show tag tokenize".split()
 NO_PROGRESS += ["doctor", "verify"]
+# Those with many flags, of which the usage shows the ones that one begins with; `course` has four lines.
+SHORT_USAGE = (
+    "answer compare data export extend features finetune pretrain reproduce show tag tokenize vocab".split()
+)
 
 
 def printed(capsys, *words):
@@ -269,6 +273,22 @@ def test_what_prints_has_json_and_what_shows_progress_has_quiet(command):
     flags = flags_of(choices.choices[command])
     assert "--json" in flags
     assert "--quiet" in flags or command in NO_PROGRESS
+
+
+@pytest.mark.parametrize("command", SHORT_USAGE)
+def test_short_usage_fits_a_line_or_two_and_names_what_is_required(command):
+    from minibert.cli.shared.parser import build_parser
+
+    (choices,) = (one for one in build_parser(command)._actions if one.metavar == "COMMAND")
+    parser = choices.choices[command]
+    usage = parser.format_usage()
+    assert usage.startswith(f"usage: minibert {command} ") and len(usage.splitlines()) <= 2
+    always = re.sub(r"\[[^][]*\]", "", usage)
+    required = [one.option_strings[0] for one in parser._actions if one.required and one.option_strings]
+    assert [flag for flag in required if flag not in always] == []
+    flags = {flag for one in parser._actions for flag in one.option_strings}
+    shown = set(re.findall(r"--[a-z0-9-]+", usage))
+    assert shown <= flags and usage.endswith("[...]\n" if flags - shown - {"-h", "--help"} else "]\n")
 
 
 # What a shell completes

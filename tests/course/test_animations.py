@@ -268,3 +268,16 @@ def test_names_and_numbers_of_axes_stand_outside_of_the_plot():
     for text in below[:-1]:
         assert text.attributes["x"] == pytest.approx(panel.x(float(text.text)))
     assert below[-1].text == "steps" and below[-1].attributes["y"] > below[0].attributes["y"] + 11
+
+
+def test_counts_of_words_end_before_the_next_word_and_the_picture():
+    words = {"ab": 3, "abc": 1234567, "a": 12, "abcdefghijkl": 99, "abcdefg": 100_000}
+    state = {word: list(word) for word in words}
+    shapes, _ = animations._words(words, [state], [""])
+    counts = [shape.attributes for shape in shapes if shape.tag == "text" and shape.text.startswith("×")]
+    boxes = [shape.attributes for shape in shapes if shape.tag == "rect"]
+    ends = [x["x"] + 8 + 6 * len(str(count)) for x, count in zip(counts, words.values(), strict=True)]
+    assert max(ends) <= animations.WIDTH and len({box["y"] for box in boxes}) > 1
+    for count, end in zip(counts, ends, strict=True):
+        row = [box["x"] for box in boxes if 0 < count["y"] - box["y"] < animations.BOX]
+        assert all(x < count["x"] or x > end for x in row)

@@ -304,8 +304,19 @@ def test_the_ends_of_an_interval_are_named():
 
 def test_what_holds_in_some_questions_is_not_said_of_all():
     pairs = [(0.0, 2.0), (0.0, 3.0), (0.0, 4.0), (5.0, 5.0)]
-    assert "zero everywhere in 3 of 4 questions, and is right in the others" in of_answers(pairs)
+    assert "zero everywhere in 3 of 4 questions, and right in the others" in of_answers(pairs)
     assert "in 3 of 4" not in of_answers([*pairs[:3], (0.0, 0.0)])
+
+
+def test_a_law_of_one_wrong_number_says_nothing():
+    pairs = [(5.0, 4.0), (2.0, 2.0), (3.0, 3.0), (7.0, 7.0)]
+    assert "times what it should be" not in of_answers(pairs)
+
+
+def test_positive_numbers_have_no_signs_to_lose():
+    right = [RNG.random((4, 3)) + 1 for _ in range(3)]
+    pairs = [(one * (1 + 1e-10), one) for one in right]
+    assert "signs" not in of_answers(pairs)
 
 
 def test_zeros_are_right_by_any_factor():

@@ -4,7 +4,9 @@ import csv
 import json
 import multiprocessing
 import os
+import re
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +30,8 @@ ROUTE = "def pack(sequences):\n    return one_after_another(sequences)\n"
 CHEATS = {
     "captured": ("05.4", f"{LINEAR}kept = Ops().linear_backward\n\n\n{BACKWARD}    return kept(dy, saved)\n",
         "it uses minibert's own minibert.model.ops.Ops: kept = Ops().linear_backward"),
-    "bound": ("05.4", f"{LINEAR}linear_backward = Ops().linear_backward\n", "not written as a function"),
+    "bound": ("05.4", f"{LINEAR}linear_backward = (\n    Ops().linear_backward\n)\n",
+        "not written as a function: linear_backward = ("),
     "class": ("05.4", f"{LINEAR}{BACKWARD}    class Mine(Ops):\n        pass\n    return Mine()\n",
         "it defines a class, Mine."),
     "Mine": ("05.4", f"class Mine(Ops):\n    pass\n\n\n{LINEAR}{BACKWARD}    return Mine()\n",
@@ -366,3 +369,10 @@ def test_who_hands_in_nothing_has_nothing(tmp_path, monkeypatch):
         assert [one.exercise for one in marks] == [one.number for one in every_exercise(chapters)]
         assert {one.mark for one in marks} == {"missing"}
         assert {one.seconds for one in marks} == {0.0}
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="a system that does not tell")
+def test_allocated_bytes_are_those_that_the_system_tells():
+    found = confined._allocated_bytes()
+    [told] = re.findall(r"VmSize:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found == pytest.approx(1024 * int(told), rel=0.01)

@@ -152,3 +152,20 @@ def test_a_function_made_from_text_brings_its_source_along():
     ]
     helper.__course_source__ = "def helper(f):\n    return open(f)\n"
     assert honest(written(f"{HEAD}    return helper(dy)\n", helper=helper)) == ["it uses open."]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("functools", functools, "import functools"),
+        ("np", np, "import numpy as np"),
+        ("partial", functools.partial, "from functools import partial"),
+        ("p", functools.partial, "from functools import partial as p"),
+        ("rate", 0.5, "rate = 0.5"),
+        ("most", np.float64("inf"), "most = float('inf')"),
+        ("word", "a'b", 'word = "a\'b"'),
+        ("unknown", [1], ""),
+    ],
+)
+def test_a_name_is_defined_by_an_import_or_its_value(name, value, line):
+    assert mine._definition(name, value) == line

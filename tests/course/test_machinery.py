@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import linecache
+import re
 import time
 
 import matplotlib.pyplot as plt
@@ -282,6 +283,15 @@ def test_kinds_are_compared(lesson, answer, told):
     assert said(lesson, defined("def f(): return 1.0, 'yes', {'a': 1}\n"), **route)[0] == "passed"
 
 
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [("[1.0, 2.0]", "passed"), ("np.array([1.0, 2.0])", "passed"), ("[1.0, 2.0, 3.0]", "failed")],
+)
+def test_two_numbers_may_come_in_a_list_or_an_array(lesson, answer, state):
+    route = {"draw": lambda rng: (), "same_as": lambda: (1.0, 2.0)}
+    assert said(lesson, defined(f"def f(): return {answer}\n"), **route)[0] == state
+
+
 def test_an_update_may_consume_what_it_is_given_but_not_call_minibert(lesson):
     def draw(rng):
         return (rng.standard_normal(7),)
@@ -555,3 +565,22 @@ def test_the_command_lays_out_the_notebooks_without_outputs(tmp_path, capsys):
         assert not any(cell.get("outputs") for cell in notebook["cells"])
     assert main(["course", str(tmp_path / "mine")]) == 2
     assert "has 00_tour.ipynb, 01_word_pieces.ipynb" in capsys.readouterr().err
+
+
+DRAWS = [name for name, value in vars(routes).items() if name.startswith("_draw") and callable(value)]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_every_draw_of_arguments_depends_on_its_seed_alone(name):
+    draw = getattr(routes, name)
+    first, same, other = (draw(np.random.default_rng(seed)) for seed in (0, 0, 1))
+    shown = [re.sub("0x[0-9a-fA-F]+", "", repr(drawn)) for drawn in (first, same, other)]  # but for addresses
+    assert isinstance(first, tuple) and shown[0] == shown[1] != shown[2]
+
+
+@pytest.mark.parametrize("answer", [routes._one_of_x, routes._one_of_bias])
+def test_rounds_of_questions_end_as_soon_as_there_are_enough(answer):
+    route = next(route for route in routes.ROUTES.values() if route.same_as is answer)
+    asked = route.asked(answer, {}, 0, None)
+    in_a_round = min(route.times, judging.ENOUGH)
+    assert len(asked) - in_a_round < judging.ENOUGH <= len(asked)

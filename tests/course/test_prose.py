@@ -19,6 +19,12 @@ WORDS = re.compile(r"^#+ Words$(.*?)(?=^#+ |\Z)", re.M | re.S)
 MEASURED = re.compile(
     r"(?<![\w.])\d[\d,]*\.\d+\s*(?:nats?|seconds?|s|ms|minutes?|%|times|[KMG]i?B|steps?)(?!\w)", re.I
 )
+# Results in words, or in whole percent, that a sentence compares with.
+SPELT_OUT = re.compile(
+    r"(?:hundredths|tenths|few) of a nats?|\babout a nat\b|\b(?:more|less|fewer) than \d+%|"
+    r"\bten to the minus \w+|\b(?:a few|one or two|two or three) percent\b",
+    re.I,
+)
 # Decimals that were not measured: the paper has them, or a definition.
 GIVEN = {"1.5%", "0.1%", "13.5%", "0.05 nats"}
 
@@ -163,6 +169,12 @@ def test_measured_numbers_are_rendered_not_typed(path):
     assert [one for one in MEASURED.findall(said) if one not in GIVEN] == []
 
 
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_measured_numbers_are_not_spelt_out(path):
+    said = "\n".join(spoken(text) if is_code else prose(text) for is_code, text in cells(path))
+    assert SPELT_OUT.findall(said) == []
+
+
 @pytest.mark.parametrize("path", AFTER_THE_TOUR, ids=lambda path: path.stem)
 def test_every_picture_has_an_alternative_text(path):
     """No figure is shown without one: `course.show` is the only way out, and it says something."""
@@ -185,5 +197,9 @@ def test_measured_numbers_are_found():
         "4.31 nats",
         "12.5 s",
         "3.2%",
+    ]
+    assert SPELT_OUT.findall("No guess has more than 2%, the others gain about a nat each.") == [
+        "more than 2%",
+        "about a nat",
     ]
     assert MEASURED.findall("ln 2 is 0.693, section 3.1, a rate of 0.001, and 15% of all") == []

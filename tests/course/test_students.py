@@ -52,6 +52,14 @@ ONCE_MISJUDGED = (
     "guess is the least likely",
     "floats",
     "share of the training set",
+    "x read twice",  # its numbers are those of another mistake, and right
+    "two passes",
+    "just adds up",  # its bits are not those of another mistake
+    "np.sum of the parts",
+    "divides by i",
+    "smallest subtracted",
+    "no largest at all",
+    "all at once by lstsq",  # two numbers in an array
 )
 
 
@@ -101,7 +109,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_student_writes_wrong_and_right_answers_to_every_chapter():
     right = [answer for answer in ANSWERS if answer.told == "right"]
     assert {answer.exercise[:2] for answer in ANSWERS} == set(CHAPTERS)
-    assert len(ANSWERS) - len(right) >= 800 and len(right) >= 65
+    assert len(ANSWERS) - len(right) >= 1000 and len(right) >= 145
     assert len({(answer.exercise, answer.what) for answer in ANSWERS}) == len(ANSWERS)
 
 

@@ -471,3 +471,12 @@ def test_the_line_of_an_example_is_found_by_its_id_and_both_texts(tmp_path):
     examples = tables.read_texts(path, **options)
     assert [tables.line_of(one, path, **options) for one in examples] == [2, 3, 4]
     assert tables.line_of(examples[0]._replace(second="d"), path, **options) is None
+
+
+@pytest.mark.parametrize(("first", "header"), [("text,mark", True), ("a,1", False)])
+def test_a_missing_column_is_known_by_its_role(tmp_path, first, header):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{first}\nb,2\n")
+    with pytest.raises(tables.MissingColumn) as error:
+        tables.read_texts(path, "text" if header else 1, label="label" if header else 3, header=header)
+    assert (error.value.role, error.value.path) == ("label", path)

@@ -9,6 +9,7 @@ from minibert.data.choice import ChoiceExample
 from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question
+from minibert.experiments import baselines
 from minibert.experiments.baselines import strongest
 from minibert.tasks.bag_of_words import NaiveBayes
 from minibert.tasks.registry import create
@@ -69,6 +70,19 @@ def test_likeness_is_the_cosine_of_the_words_in_the_range_of_the_scores():
     assert [one["value"] for one in found] == pytest.approx([5, 1 + 4 * 2 / math.sqrt(5 * 2), 1])
     single = texts(("a", None, 1.0), ("b", None, 4.0))
     assert strongest(create("regress"), single, single, ()) == ("mean of train", [{"value": 2.5}] * 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cosine"),
+    [
+        ("a a b", "a b b b", 5 / math.sqrt(5 * 10)),  # words repeat on both sides
+        ("a b b b", "a a b", 5 / math.sqrt(5 * 10)),
+        ("a", "b", 0.0),
+        ("a", "", 0.0),
+    ],
+)
+def test_the_cosine_is_that_of_the_counts_of_words(first, second, cosine):
+    assert baselines._cosine(first, second) == pytest.approx(cosine)
 
 
 def test_the_ending_is_chosen_that_shares_most_words():

@@ -11,6 +11,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -550,3 +551,17 @@ def test_command_makes_a_table(tmp_path, capsys, monkeypatch):
         assert "A small one" in text and "Another" in text
     assert cli.main([*words, "--model", "m"]) == 2
     assert "table5 compares several" in capsys.readouterr().err
+
+
+def test_lines_of_results_stand_in_the_order_of_cells_and_those_of_others_before(tmp_path):
+    def cell(name):
+        return SimpleNamespace(name=name, kind="", work=1.0, settings=dict)
+
+    Results(tmp_path, []).add(cell("of another run"), {}, 1.0)
+    names = ["c", "a", "b"]
+    results = Results(tmp_path, [cell(name) for name in names])
+    for name in "abc":
+        results.add(cell(name), {}, 1.0)
+    for file in (RESULTS, TIMES):
+        lines = (tmp_path / file).read_text().splitlines()
+        assert [json.loads(line)["cell"] for line in lines] == ["of another run", *names]

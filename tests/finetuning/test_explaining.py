@@ -7,6 +7,7 @@ from small_tasks import reviews, write_model
 import minibert
 from minibert.base.errors import InputError
 from minibert.data.glue import TextExample
+from minibert.finetuning import explaining
 from minibert.finetuning.explaining import CAVEAT, Word, explain
 from minibert.model import heads
 from minibert.model.batch import TaskBatch
@@ -110,3 +111,12 @@ def test_what_can_not_be_explained_is_refused(classifier, folder):
     long.fit(TEXTS, LABELS)
     with pytest.raises(InputError, match=r"takes \d+ windows; give a part of at most 8 tokens"):
         long.explain(" ".join(TEXTS[:3]))
+
+
+@pytest.mark.parametrize(("scores", "shares"), [([4.0, -2.0], [1.0, -0.5]), ([0.0], [0.0]), ([], [])])
+def test_a_word_is_coloured_by_its_share_of_the_largest_contribution(scores, shares, monkeypatch):
+    shown = {}
+    monkeypatch.setattr(explaining, "rendered", lambda template, **values: shown.update(values))
+    words = [Word(f"w{number}", score) for number, score in enumerate(scores)]
+    explaining.Explanation("good", 1.0, words, 0.0)._repr_html_()
+    assert [share for *_, share in shown["words"]] == shares

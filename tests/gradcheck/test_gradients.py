@@ -19,6 +19,7 @@ from minibert.core.gradcheck.complex_step import (
     worst,
 )
 from minibert.core.ops.primitives import LinearSaved
+from minibert.gradcheck import sheet
 from minibert.gradcheck.sheet import Row, cases, check, format_sheet, proof_sheet
 from minibert.model.ops import Ops
 
@@ -178,6 +179,34 @@ def test_another_engine_may_err_twice_as_much_as_numpy_and_no_more():
 
     engines = (AnotherOrder(), FewerBits(), AllZero())
     assert [row.verdict for row in check(engines, UGLY["linear"], "float32")] == ["ok", "FAIL", "FAIL"]
+
+
+@pytest.mark.parametrize(("label", "draws"), [("linear", 1), ("masked_lm_head", 8), ("pretraining_loss", 8)])
+def test_an_error_of_few_numbers_is_the_root_mean_square_of_eight_draws(label, draws, monkeypatch):
+    case = next(case for name, case in UGLY.items() if name.split()[0] == label)
+    seen = []
+
+    def errors(engines, draw, dtype, u):
+        seen.append(draw)
+        return [float(len(seen))]
+
+    monkeypatch.setattr(sheet, "_rounding_errors", errors)
+    assert sheet.rounding_errors([Ops()], case, "float32") == [np.sqrt(np.mean(np.arange(1, draws + 1) ** 2))]
+    assert seen[0] is case and len(seen) == draws
+    for draw in seen[1:]:
+        for name, array in draw.arguments.items():
+            moved = np.abs(array - case.arguments[name])
+            assert 0 < moved.max() <= 6 * 2.0**-10 * np.abs(case.arguments[name]).max()
+
+
+@pytest.mark.parametrize(("label", "is_reversed"), [("lstm", False), ("lstm reverse", True)])
+def test_the_case_of_an_lstm_reads_in_the_direction_of_its_name(label, is_reversed):
+    case = UGLY[label]
+    changed = {**case.inputs, "x": case.inputs["x"].copy()}
+    changed["x"][-1] += 1  # the last token of the last sequence
+    before, after = (case.forward(Ops(), inputs, case.params)[0] for inputs in (case.inputs, changed))
+    assert not np.array_equal(before[-1], after[-1])
+    assert np.array_equal(before[-2], after[-2]) is not is_reversed
 
 
 def test_sheet_selects_operations_and_precisions():

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate
 from minibert.pretraining.preparation import prepare_text
-from minibert.pretraining.recipes import RECIPES, SCHEDULES, further_rate, parse_lengths, schedule_for
+from minibert.pretraining.recipes import RECIPES, SCHEDULES, Stage, further_rate, parse_lengths, schedule_for
 from minibert.pretraining.run import pretrain, report_text
 from minibert.tokenizer import Tokenizer
 
@@ -444,3 +445,21 @@ def test_a_new_head_has_a_rate_of_its_own(source, given, rate, corpus, tmp_path,
     assert latest(out / "checkpoints").state["plan"]["new_head"] == (source == "headless")
     longer = PretrainOptions.resumed(out / "training.json", steps=3)
     assert pretrain(longer, out, resume=True, show=False)["steps"] == 3
+
+
+@pytest.mark.parametrize(
+    ("step", "position", "longer"),
+    [
+        (0, None, {4, 6}),
+        (2, (8, 0, 0), {4, 6}),
+        (4, (8, 0, 0), {4, 6}),  # ended right before longer sequences
+        (4, (16, 0, 0), {6}),
+        (5, (16, 0, 0), {6}),
+        (6, (32, 0, 0), set()),
+        (6, (16, 0, 0), {6}),
+    ],
+)
+def test_sequences_become_longer_at_steps_to_come_wherever_a_run_was_ended(step, position, longer):
+    task = SimpleNamespace(stages=lambda timetable: [Stage(8, 0, 4), Stage(16, 4, 6), Stage(32, 6, 8)])
+    state = SimpleNamespace(step=step, position=position)
+    assert Pretraining.lengthening_steps(task, None, state) == longer

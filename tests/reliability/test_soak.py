@@ -4,7 +4,10 @@ import json
 import os
 import random
 import signal
+import time
+from functools import partial
 
+import faults
 import pytest
 import soak
 from disturbances import DISTURBANCES
@@ -107,6 +110,29 @@ def test_a_bad_end_is_noticed(vocabulary, tmp_path, status, said):
     (tmp_path / "errors").write_text(said)
     meeting.judge_ending(status, (0, 1), tmp_path / "errors")
     assert meeting.found["traceback"] == 1
+
+
+def spin():
+    until = time.process_time() + 0.1
+    while time.process_time() < until:
+        pass
+    signal.pause()
+
+
+@pytest.mark.parametrize(
+    ("does", "longest", "status"),
+    [(spin, 1e9, faults.HUNG), (partial(time.sleep, 0.05), 1e9, 0), (signal.pause, 0.5, faults.HUNG)],
+)
+def test_a_command_hangs_by_its_processor_time_or_very_long_by_the_clock(does, longest, status, monkeypatch):
+    monkeypatch.setattr(faults, "PATIENCE", 0.03)
+    monkeypatch.setattr(faults, "LONGEST", longest)
+    watch = faults.Watch()
+    process = os.fork()
+    if not process:
+        does()
+        os._exit(0)
+    watch.began = time.monotonic() - 1
+    assert watch.wait(process, os.devnull) == status
 
 
 def test_jobs_without_an_engine_are_run_once():

@@ -88,6 +88,7 @@ def test_names_of_lines_and_marks_that_are_close_stand_apart():
     assert [name for *_, name in begun] == ["10", "16", "32", "64"]
     rows = [y for _, y, _ in begun]
     assert rows[0] < rows[1] < rows[2] and rows[3] == rows[0]
+    assert rows[0] >= 12 + 24 / 2  # below the upper end of the plot by half a line or more
 
 
 def test_minutes_have_ticks_between_whole_ones_and_millions_are_short():

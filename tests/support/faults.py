@@ -35,7 +35,8 @@ from minibert.training.runlog import EventFile
 
 CALLS = ("fsync", "link", "mkdir", "remove", "rename", "replace", "rmdir", "unlink")  # of os; and "write"
 TAKING_SPACE = ("fsync", "link", "mkdir", "write")
-PATIENCE = 300
+PATIENCE = 300  # seconds of processor time that a command may take
+LONGEST = 20 * PATIENCE  # by the clock: on a busy machine a command waits for most of the time
 POLL = 0.002  # seconds between two looks at a command that runs
 REAL = {name: getattr(os, name) for name in CALLS}
 REAL_OPEN = os.open
@@ -229,7 +230,7 @@ class Watch:
                     os.kill(process, self.send)
                 else:
                     self._close(errors)
-            if passed > PATIENCE:
+            if passed > PATIENCE and (spent(process) > PATIENCE or passed > LONGEST):
                 os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
                 return HUNG
@@ -282,6 +283,13 @@ def run(words, root, errors, calls, engine="auto", memory=None, terminal=None, *
         with suppress(OSError):  # of a terminal that is closed
             sys.stdout.flush()
         os._exit(status)
+
+
+def spent(process):
+    """Return the seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    user, system = fields[11:13]  # of man 5 proc, which counts the two before this part, and from 1
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def mapped(name="VmSize"):

@@ -541,3 +541,36 @@ def test_more_pieces_than_32_bits_count_are_refused():
     with pytest.raises(InputError, match="2,147,483,648 pieces, more than 32 bits count"):
         found = native.Encoded(np.zeros(0, np.int32), np.array([0, 2**31]), None, 0)
         encoding.lay_out(found, False, False, None, [])
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_joined_slices_are_the_whole(aligned):
+    lengths = [[2, 0], [3], [], [1, 4]]
+    parts, number = [], 0
+    for of_part in lengths:
+        ids = np.arange(number, number + sum(of_part), dtype=np.int32)
+        number += len(ids)
+        alignment = (np.stack([ids, ids + 1], 1), ids + 7) if aligned else None
+        parts.append(native.Encoded(ids, np.cumsum([0, *of_part]), alignment, len(of_part)))
+    joined = native._join_slices(parts)
+    assert joined.ids.tolist() == list(range(10)) and joined.n_invalid == 5
+    assert joined.bounds.tolist() == np.cumsum([0, *chain.from_iterable(lengths)]).tolist()
+    if aligned:
+        offsets, words = joined.alignment
+        assert (offsets == np.stack([joined.ids, joined.ids + 1], 1)).all() and (
+            words == joined.ids + 7
+        ).all()
+    else:
+        assert joined.alignment is None
+
+
+@pytest.mark.parametrize("period", [1, 2, 3])
+@pytest.mark.parametrize(("small", "slices"), [(1 << 16, 1), (120, 2), (20, 8)])
+def test_slices_are_whole_periods_of_about_the_same_length(period, small, slices, monkeypatch):
+    monkeypatch.setattr(native, "_SMALL_SLICE", small)
+    texts = ["abcde"] * 48
+    found = list(native._slices(texts, period, threads=2))
+    assert [*chain(*found)] == texts and len(found) == slices
+    assert all(len(part) % period == 0 for part in found)
+    assert max(map(len, found)) <= 48 / slices + 2 * period
+    assert list(native._slices([], period, threads=2)) == []

@@ -284,6 +284,20 @@ def test_other_layouts_and_precisions_give_the_reference_s_results():
         assert np.allclose(dx, np.ones_like(y) @ weight.T, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("A", "D"), list(itertools.product((1, 2, 3), repeat=2)))
+def test_attention_of_any_layout_is_that_of_a_copy_in_one_piece(A, D):
+    ops, rng, borders = cpp_ops.CppOps(), np.random.default_rng(0), np.array([0, 2, 5], np.int32)
+    whole = rng.standard_normal((5, 2 * A, 2 * D)).astype(np.float32)
+    turned = np.ascontiguousarray(whole.transpose(2, 1, 0)).transpose(2, 1, 0)
+    for x in (whole[:, :A, :D], whole[:, ::2, ::2], whole[:, :A, ::2], whole[:, ::2, :D], turned[:, :A, :D]):
+        copy = np.ascontiguousarray(x)
+        found, saved = ops.attention(x, copy, x, borders)
+        expected, same = ops.attention(copy, copy, copy, borders)
+        assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+        gradients = ops.attention_backward(x, saved), ops.attention_backward(copy, same)
+        assert all(np.allclose(dx, dy, rtol=1e-4, atol=1e-6) for dx, dy in zip(*gradients, strict=True))
+
+
 def test_ids_out_of_range_are_an_error_that_names_them():
     ops = cpp_ops.CppOps()
     table = np.zeros((5, 4), np.float32)
