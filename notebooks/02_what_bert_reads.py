@@ -391,15 +391,16 @@ share, share_of_pieces = np.array([recovered(H, draws, np.random.default_rng(H))
 # vectors disturbs the search for the others only a little. We can put numbers on this. All coordinates are independent
 # with mean 0 and variance 1, so $|x|^2 \approx 3H$, and the right piece lies at a squared distance of about $2H$, the
 # squared length of the other two vectors together. A wrong piece $u$ has nothing to do with $x$. Let $a$ be one
-# coordinate of $x$, and $b$ the same coordinate of $u$. With $a$ fixed, the moments 0, 1, 0, 3 of $b$ give
+# coordinate of $x$, and $b$ the same coordinate of $u$. Hold $a$ fixed. The first four moments of $b$ are 0, 1, 0 and 3,
+# and so
 #
 # $$ \mathbb{E}\,(a-b)^2 = a^2 + 1, \qquad \operatorname{Var}\,(a-b)^2 = 4a^2 + 2 .$$
 #
 # As $a^2$ averages 3, the squared distance of a wrong piece averages $4H$ over $H$ coordinates, with standard deviation
 # $\sqrt{14H}$. The gap of $2H$ grows faster than the spread: it is $\sqrt{2H/7}$ standard deviations wide, and none of
 # the 8,191 wrong distances may fall that far below average. The dashed line assumes that their distances are normally
-# distributed. It errs on the safe side, because a sum of squares strays less far downwards than the normal distribution
-# says.
+# distributed. It errs on the safe side: a sum of squares strays less far below its mean than a normally distributed
+# number would.
 
 # %%
 # The two moments, both sides: expectations over b by Gauss-Hermite quadrature, exact for polynomials.
@@ -476,7 +477,8 @@ course.say(
 # The second step is for training only. **Dropout** sets a tenth of all numbers to zero, drawn afresh at each step, and
 # scales the others up to make up for it; the model learns not to rely on any single number. The random bits come from
 # minibert, so that every engine draws the same ones. A model drops numbers in many places, and no two of them should
-# drop the same ones, so each place has a number of its own, its site. That of the input is `EMBEDDING_SITE`.
+# drop the same ones, so each place has a number of its own, called its site. The site of the input is
+# `EMBEDDING_SITE`.
 #
 # ### Exercise 02.3 (core): the embedding block
 #
@@ -545,7 +547,7 @@ course.source(Ops.embedding_block)
 # %% [markdown]
 # ## 6. Why order needs positions
 #
-# Is the position table worth its place? What happens to the input next is the subject of the following chapters. One
+# Does BERT need the position table at all? What happens to the input next is the subject of the following chapters. One
 # fact about it is enough here: apart from their vectors, **all tokens are treated alike**. The model computes a new
 # vector for each token from its own vector and from sums over all tokens, and a sum does not care about order. In
 # formulas, if $\Pi$ is a matrix that reorders rows, every step $f$ of this computation obeys

@@ -77,8 +77,8 @@ print(
 #
 # A model that has to guess a piece gives a probability to each piece of the vocabulary. Then the piece is
 # revealed. How good was the guess? Only one number matters, the probability $q$ that the model gave to the
-# right piece. Its **surprise** is $-\ln q$: zero for a certainty, and without limit for what was thought
-# impossible. Surprises of independent events add up where their probabilities multiply, which is why there is
+# right piece. Its **surprise** is $-\ln q$: zero if the model was certain of the piece, and larger without limit the
+# closer $q$ is to zero. Surprises of independent events add up where their probabilities multiply, which is why there is
 # a logarithm. With the natural one, the unit is called the *nat*. A *loss* is a number that training makes
 # small, and BERT's losses are mean surprises.
 #
@@ -415,8 +415,8 @@ course.source(Ops.softmax_cross_entropy)
 # %% [markdown]
 # ## 3. The masked language model
 #
-# Why hide anything? A model that reads from left to right can simply be asked for the next piece at every place: it has
-# not seen it. That is how GPT is trained, and it uses only what is on the left. We want both sides. But let every token
+# Why hide anything? A model that reads from left to right can simply be asked for the next piece at every place, since
+# it has not seen it yet. That is how GPT is trained, and it uses only what is on the left. We want both sides. But let every token
 # look both ways, through two or more layers, and the question answers itself: the neighbours of a place have looked at
 # it in layer 1, so in layer 2 it reads its own answer from them. ELMo's way out was to train one model in each
 # direction and put their results side by side, so that no layer ever sees both. BERT's is to take the piece out of the

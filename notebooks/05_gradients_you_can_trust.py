@@ -199,6 +199,8 @@ lesson.check(complex_derivative)
 # | `h = 1e-30` | `h = 1e-3` | A step of 1e-3 leaves out terms of 1e-6. Nothing cancels here, so take 1e-30. |
 # | `1j * h * v` | `h * v` | A real step leaves the imaginary part at zero. |
 # | `f(x + 1j * h * v).imag / h` | `(f(x + 1e-3 * v) - f(x - 1e-3 * v)) / 2e-3` | A difference of two values of f keeps the rounding of both; the imaginary part has no difference in it. |
+# | `f(x + 1j * h * v).imag / h` | `f(x + 1j * h * v / np.linalg.norm(v)).imag / h` | The derivative along v grows with v: v is not brought to length one. |
+# | `1j * h * v` | `1j * h * v.ravel()[0]` | Each entry of x moves by its own entry of v. |
 #
 # </details>
 
@@ -317,9 +319,14 @@ lesson.check(hinge)
 # | `(centred * centred).mean()` | `(abs(centred) ** 2).mean()` | abs forgets the imaginary part, and so does NumPy's var; multiply the number by itself. |
 # | `(centred * centred).mean()` | `(centred * centred).sum()` | The variance is a mean, not a sum. |
 # | `(centred * centred).mean()` | `(centred * centred).sum() / (len(x) - 1)` | `np.var` divides by n; by n − 1 only if it is asked to, with `ddof=1`. |
-# | `np.sqrt((x * x).sum())` | `np.linalg.norm(x)` | NumPy's norm takes absolute values. |
+# | `np.sqrt((x * x).sum())` | `np.linalg.norm(x)` | The imaginary part is lost: NumPy's norm and vdot take absolute values, and `.real` drops it. Multiply x by itself. |
 # | `np.where(x.real > 0, x, 0)` | `(x + abs(x)) / 2` | abs forgets the imaginary part, so half of the derivative is lost. |
 # | `np.where(x.real > 0, x, 0)` | `np.where(x.real > 0, x.real, 0)` | Decide by the real part, but return the whole number. |
+# | `centred = x - x.mean()` | `centred = x` | The distances are those from the mean: take the mean away first. |
+# | `np.sqrt((x * x).sum())` | `np.sqrt(x * x).sum()` | First the sum of the squares, then the root of the sum. |
+# | `x.real > 0` | `x.real >= 0` | At 0 itself the derivative is to be 0, and `>=` or `np.maximum` keep one of 1 there: ask whether the real part is greater than 0. |
+# | `np.where(x.real > 0, x, 0)` | `np.maximum(x.real, 0) + 1j * x.imag` | Where x is not positive the result is constant, so the imaginary part has to become 0 as well. |
+# | `(centred * centred).mean()` | `x.mean() ** 2 - (x * x).mean()` | A variance is not negative: the mean of the squares, less the square of the mean, in this order. |
 #
 # </details>
 
@@ -524,6 +531,12 @@ lesson.check(one_of_bias)
 # | `(x[:, k] * dy[:, n]).sum()` | `(x[:, k] * dy[:, n]).mean()` | No mean over the tokens: each use sends back its own share. |
 # | `dy[:, n].sum()` | `dy[:, n].mean()` | The bias is added to every row, and what the rows send back adds up. |
 # | `dy[:, n].sum()` | `dy[n].sum()` | Entry n of the bias is added to column n, not to row n. |
+# | `(dy[t] * weight[k]).sum()` | `dy[t, k % dy.shape[1]] * weight[k, k % dy.shape[1]]` | The number reaches every output of its row, not only the one with its own index. |
+# | `(x[:, k] * dy[:, n]).sum()` | `(x[:, k] * dy.sum(1)).sum()` | The weight is in output n alone: the other columns of dy do not belong to it. |
+# | `(x[:, k] * dy[:, n]).sum()` | `x[:, k].sum() * dy[:, n].sum()` | Each token has a multiplier of its own: multiply first, add afterwards. |
+# | `dy[:, n].sum()` | `dy[n % len(dy)].sum()` | Entry n of the bias is added to column n, not to row n. |
+# | `dy[:, n].sum()` | `dy[0, n]` | Every token uses the bias, not only the first. |
+# | `dy[:, n].sum()` | `dy.sum()` | Entry n of the bias reaches column n alone, not all outputs. |
 #
 # </details>
 
@@ -538,7 +551,8 @@ lesson.check(one_of_bias)
 # One rule holds for every operation from here on: if all its inputs are in single precision (float32), so are
 # its results, for that is what training runs in. Two things break this rule easily: `np.sqrt` of a plain
 # number, which gives one in double precision (`math.sqrt` does not), and `np.zeros` without a `dtype`. The
-# judge checks.
+# judge checks this for operations, which are the functions with a `self`. A small function such as those of 05.8 is not
+# held to the rule, but an operation that calls it is.
 
 
 # %%
@@ -690,6 +704,8 @@ lesson.check(through_total)
 # | `-(dp * e).sum() / (total * total)` | `(dp * e).sum() / (total * total)` | A larger total makes every quotient smaller: the sign is missing. |
 # | `-(dp * e).sum() / (total * total)` | `-(dp * e).sum() / total` | The slope of 1/S is -1/S², with a square. |
 # | `-(dp * e).sum() / (total * total)` | `-dp.sum() / (total * total)` | Each quotient has its own numerator e, which stays in its slope. |
+# | `-(dp * e).sum() / (total * total)` | `(dp / total).sum()` | That is the way to e, the numerator; the total is in the denominator. |
+# | `    return dp` | `    return d_loss * (p - (np.arange(len(p)) == label))` | p with one less at the label is the gradient of the scores, further down; here that of p itself is asked for. |
 #
 # </details>
 
@@ -749,6 +765,10 @@ lesson.check(through_exp)
 # | `de * e` | `de` | The chain rule multiplies by the slope of the exponential. |
 # | `de * e` | `de * np.exp(e)` | What you are given is e, which is exp(z) already. |
 # | `de * e` | `de / e` | That is the slope of the logarithm. |
+# | `dp / total + d_total` | `dp / total * d_total` | Two uses, two gradients: they are added, not multiplied. |
+# | `dp / total + d_total` | `-dp / (total * total) + d_total` | In its own quotient e is the numerator, whose slope is 1/S; -1/S² belongs to the denominator. |
+# | `dp / total + d_total` | `(dp + d_total) / total` | d_total has been divided in 05.5 already; only dp is divided by the total. |
+# | `de * e` | `de * np.log(e)` | The slope of the exponential is the exponential itself, e; its logarithm is z. |
 #
 # </details>
 
@@ -807,6 +827,7 @@ lesson.check(softmax_cross_entropy_backward)
 # | `* dnll[:, None]` | `* dnll[:, None] / len(dnll)` | No mean here: the weights in dnll already say how much a row counts. |
 # | `(probabilities - here)` | `probabilities * (1 - here)` | At the label too there is a gradient: p - 1. |
 # | `(probabilities - here) * dnll[:, None]` | `probabilities - here * dnll[:, None]` | The weight belongs to both terms, p and the one at the label. |
+# | `here = np.arange(probabilities.shape[1]) == saved.labels[:, None]` | `here = np.isin(np.arange(probabilities.shape[1]), saved.labels)` | Each row has one label of its own; the labels of other rows have no one in it. |
 #
 # </details>
 # <details><summary>The derivation, twice</summary>
@@ -979,6 +1000,11 @@ lesson.check(slope_of_normal)
 # | `x * x * -0.5` | `x * x * 0.5` | The density falls: exp of minus x²/2. |
 # | `x * x * -0.5` | `x * -0.5` | The exponent has the square of x. |
 # | `math.sqrt(2 * math.pi)` | `math.sqrt(math.pi)` | The factor before the integral is 1/√(2π). |
+# | `1 - y * y` | `y * (1 - y)` | That is the slope of the logistic function; that of tanh is 1 - y². |
+# | `np.exp(x * x * -0.5) / math.sqrt(2 * math.pi)` | `-x * np.exp(x * x * -0.5) / math.sqrt(2 * math.pi)` | That is the slope of the density; the density itself is the slope of Φ. |
+# | `x * x * -0.5` | `-x * x` | The exponent is -x²/2: the half is missing. |
+# | `math.sqrt(2 * math.pi)` | `(2 * math.pi)` | The factor before the integral is one over the root of 2π, not over 2π. |
+# | `np.exp(x * x * -0.5) / math.sqrt(2 * math.pi)` | `np.exp(x * x * -0.5)` | The factor 1/√(2π) before the integral stays. |
 #
 # </details>
 
@@ -1044,6 +1070,11 @@ lesson.check(slope_of_c)
 # | `2 * c * (1 - c) * du` | `2 * c * (1 - c)` | The chain rule: c depends on x through u, so the slope of u is a factor. |
 # | `2 * c * (1 - c) * du` | `0.5 * (1 - c * c) * du` | tanh u is 2c - 1, and not c. |
 # | `3 * 0.044715 * x * x` | `3 * 0.044715 * x` | The derivative of x³ is 3x²: x is squared. |
+# | `3 * 0.044715 * x * x` | `3 * 0.044715 * x * x * x` | The derivative of x³ is 3x²: the power falls by one. |
+# | `math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)` | `math.sqrt(2 / math.pi) + 3 * 0.044715 * x * x` | The root multiplies both terms of u, and so both terms of its slope. |
+# | `math.sqrt(2 / math.pi)` | `math.sqrt(math.pi / 2)` | The root is that of 2/π, not of π/2. |
+# | `2 * c * (1 - c) * du` | `0.5 * (1 - (2 * c + 1) * (2 * c + 1)) * du` | From c = ½ + ½ tanh u follows tanh u = 2c - 1, with a minus. |
+# | `2 * c * (1 - c) * du` | `4 * c * (1 - c) * du` | tanh has a factor ½ in c: the slope of c is half of 1 - tanh². |
 #
 # </details>
 # <details><summary>The derivation</summary>
@@ -1150,6 +1181,9 @@ lesson.check(gelu_backward)
 # | `(1 + 3 * 0.044715 * x * x)` | `(1 + 0.044715 * x * x)` | The derivative of x³ is 3x². |
 # | `dy * (cdf + x * slope)` | `dy * (cdf + slope)` | In the second term of the product rule x multiplies the slope of the cdf. |
 # | `dy * (cdf + x * slope)` | `dy * x * slope` | The product rule has two terms; Phi itself is missing. |
+# | `-x * math.sqrt(0.5)` | `-x * math.sqrt(2)` | x is divided by √2, not multiplied by it. |
+# | `2 * cdf * (1 - cdf) * math.sqrt` | `math.sqrt` | The chain rule: c depends on x through tanh, whose slope is a factor beside that of u. |
+# | `dy * (cdf + x * slope)` | `dy * cdf + x * slope` | What comes from above multiplies both terms of the product rule. |
 #
 # </details>
 
@@ -1722,6 +1756,8 @@ lesson.check(wrong_gradients)
 # | `<= 1e-12` | `<= 1e-2` | An error of one part in a million must be seen; rounding is a million times smaller still. |
 # | `abs((gradient * v).sum() - exact)` | `((gradient * v).sum() - exact)` | An error may have either sign: take its absolute value. |
 # | `1e-30j * v` | `1e-30j` | The derivative along v needs a step along v. |
+# | `not abs((gradient * v).sum() - exact) <= 1e-12 * np.linalg.norm(gradient)` | `not np.isclose((gradient * v).sum(), exact)` | np.isclose allows an absolute 1e-8 and a relative 1e-5: both are more than the smallest errors here. |
+# | `return wrong` | `return [place + 1 for place in wrong]` | Places are counted from 0. |
 #
 # </details>
 

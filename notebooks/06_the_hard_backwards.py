@@ -105,6 +105,8 @@ lesson.check(gradient_of_row)
 # | `dy[rows == t].sum(0)` | `dy[rows == t].sum(0) / max(1, (rows == t).sum())` | What the copies send back is added: no mean. |
 # | `dy[rows == t].sum(0)` | `(dy[rows == t][-1] if t in rows else 0 * dy[0])` | Every copy sends something back, not only the last. |
 # | `dy[rows == t].sum(0)` | `dy[t % len(dy)]` | The numbers in rows name rows of x; the rows of dy are those of y. |
+# | `dy[rows == t].sum(0)` | `dy[rows[t % len(rows)] % len(dy)]` | The numbers in rows name rows of x; the rows of dy are those of y. |
+# | `dy[rows == t].sum(0)` | `(dy[rows == t][0] if t in rows else 0 * dy[0])` | Every copy sends something back, not only the first. |
 #
 # </details>
 # <details><summary>The derivation</summary>
@@ -199,6 +201,8 @@ lesson.check(take_rows_backward)
 # | `dx = np.zeros_like(saved.x)` | `dx = saved.x.copy()` | A gradient begins at zero, not at x. |
 # | `dx = np.zeros_like(saved.x)` | `dx = np.ones_like(saved.x)` | Rows that were not taken have gradient zero. |
 # | `return x[rows], TakeRowsSaved(rows, x)` | `return x[np.unique(rows)], TakeRowsSaved(rows, x)` | Rows are returned in the order asked for, and as often as asked for. |
+# | `    return dx` | `    return (dx / np.bincount(saved.rows, minlength=len(dx)).clip(1)[:, None]).astype(dx.dtype)` | What the copies of a row send back is added: no mean. |
+# | `return x[rows], TakeRowsSaved(rows, x)` | `return x[np.sort(rows)], TakeRowsSaved(rows, x)` | Rows are returned in the order asked for. |
 #
 # </details>
 
@@ -563,6 +567,15 @@ lesson.check(scaled)
 # | `1 / np.sqrt(variance + eps)` | `np.sqrt(variance + eps)` | That is the spread; one over it is asked for. |
 # | `c * rstd * gamma + beta` | `c / rstd * gamma + beta` | rstd is one over the spread already, so it multiplies. |
 # | `c * rstd * gamma + beta` | `c * rstd * gamma` | beta is missing. |
+# | `x - x.mean()` | `x - x.real.mean()` | The mean of the real parts forgets the imaginary part, and with it the derivative of the mean. |
+# | `x - x.mean()` | `(x - x.mean()) / np.sqrt(((x - x.mean()) * (x - x.mean())).mean())` | Only the mean goes here; dividing by the spread comes two lines later. |
+# | `(c * c).mean()` | `c.var()` | NumPy's var takes absolute values, which forget the imaginary part, and with it the derivative. |
+# | `(c * c).mean()` | `c.mean() * c.mean()` | The mean of the squares, not the square of the mean. |
+# | `c * rstd * gamma + beta` | `(c * gamma).sum() * rstd + beta` | gamma multiplies entry by entry; nothing is added up. |
+# | `c * rstd * gamma + beta` | `c * rstd * (1 + gamma) + beta` | gamma is the factor itself, without a one added. |
+# | `np.sqrt(variance + eps)` | `np.sqrt(variance)` | eps is missing. |
+# | `1 / np.sqrt(variance + eps)` | `1 / np.sqrt(variance) + eps` | eps belongs under the root. |
+# | `np.sqrt(variance + eps)` | `(variance + eps)` | The spread is the root of the variance and eps. |
 #
 # </details>
 
@@ -629,15 +642,19 @@ lesson.check(d_beta)
 # | `(dy * n).sum(0)` | `(dy * n).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
 # | `dy.sum(0)` | `dy.mean(0)` | Every row uses beta, so its gradient is a sum over rows. |
 # | `dy.sum(0)` | `dy[0]` | Every row uses beta, not only the first. |
+# | `(dy * n).sum(0)` | `dy.sum(0) * n.sum(0)` | Each row has a multiplier of its own: multiply first, add afterwards. |
+# | `(dy * n).sum(0)` | `n.sum(0)` | The chain rule multiplies by what comes from above, dy. |
+# | `dy * gamma` | `dy * gamma.sum()` | Each column has its own gamma. |
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise 06.6 (core): back through the spread
 #
-# Again a single row. In $n = r\,c$ there are two inputs. First the way of $r$, a single number which multiplied all
-# $H$ of them; then on, through $r = (\text{variance} + \varepsilon)^{-1/2}$, to the variance. You are given `rstd`,
-# which is $r$, and neither the variance nor $\varepsilon$.
+# Again a single row. $n = r\,c$ has two inputs. Start with $r$, a single number which multiplied all $H$ entries of
+# $c$, and then go on, through $r = (\text{variance} + \varepsilon)^{-1/2}$, to the variance. You are given `rstd`, which
+# is $r$, and neither the variance nor $\varepsilon$. In the second function `d_rstd` is a number, the result of the
+# first.
 
 
 # %%
@@ -687,6 +704,10 @@ lesson.check(d_variance)
 # | `-0.5 * d_rstd * rstd**3` | `-0.5 * d_rstd * rstd` | The slope of v^(-1/2) is -v^(-3/2)/2, and that is r to the third power. |
 # | `-0.5 * d_rstd * rstd**3` | `-0.5 * d_rstd / rstd**3` | r is one over the spread: v^(-3/2) is r³, not one over it. |
 # | `-0.5 * d_rstd * rstd**3` | `-d_rstd * rstd**3` | The exponent -1/2 comes down as a factor. |
+# | `(dn * c).sum()` | `dn.sum() * c.sum()` | Each entry has a multiplier of its own: multiply first, add afterwards. |
+# | `(dn * c).sum()` | `c.sum()` | The chain rule multiplies by what comes from above, dn. |
+# | `rstd**3` | `rstd**2` | The slope of v^(-1/2) is -v^(-3/2)/2, and that is r to the third power. |
+# | `-0.5 * d_rstd * rstd**3` | `-0.5 * d_rstd * rstd**-1.5` | The exponent -3/2 is that of the variance; r is one over its root, so it is r³. |
 #
 # </details>
 
@@ -745,6 +766,11 @@ lesson.check(d_input)
 # | `dc - dc.mean()` | `dc` | x is in the mean as well, and that use sends something back. |
 # | `dc - dc.mean()` | `dc - dc.sum()` | Each entry of x makes one H-th of the mean. |
 # | `dc - dc.mean()` | `dc + dc.mean()` | The mean was taken away: the sign is a minus. |
+# | `d_variance * 2 * c / len(c)` | `d_variance * 2 * c.mean()` | Each entry sends back its own 2c/H; their mean is zero. |
+# | `dn * rstd + d_variance * 2 * c / len(c)` | `c * rstd + d_variance * 2 * c / len(c)` | What comes back through n = r c is dn times r, not c times r. |
+# | `dn * rstd + d_variance * 2 * c / len(c)` | `dn * rstd - d_variance * 2 * c / len(c)` | Two uses, two gradients, added; the minus sign is in d_variance already. |
+# | `dc - dc.mean()` | `dc - dc / len(dc)` | x is in the mean of every entry, so all of dc comes back through it, not its own entry alone. |
+# | `dc - dc.mean()` | `dc - 1 / len(dc)` | What comes back through the mean is the mean of dc, not one over H alone. |
 #
 # </details>
 
@@ -818,6 +844,10 @@ lesson.check(layer_norm_backward)
 # | `centred = x - x.mean(1, keepdims=True)` | `centred = x - x.mean(0); rstd = 1 / np.sqrt((centred * centred).mean(0, keepdims=True) + eps); return centred * rstd * gamma + beta, LayerNormSaved(centred * rstd, rstd, gamma)` | Each row is normalised on its own: means are taken along the row, axis 1. |
 # | `g - g.mean(1, keepdims=True) - x_hat * (g * x_hat).mean(1, keepdims=True)` | `g - g.mean(0, keepdims=True) - x_hat * (g * x_hat).mean(0, keepdims=True)` | Each row was normalised on its own: the means of g are taken along the row, axis 1. |
 # | `x_hat * gamma + beta` | `x_hat * gamma` | beta is missing. |
+# | `x_hat * (g * x_hat).mean(1, keepdims=True)` | `x_hat * (g * x_hat).sum(1, keepdims=True)` | The variance is a mean, so each entry has one H-th of the influence: a mean, not a sum. |
+# | `np.sqrt((centred * centred).mean(1, keepdims=True) + eps)` | `(np.sqrt((centred * centred).mean(1, keepdims=True)) + eps)` | eps belongs under the root. |
+# | `dx, (dy * x_hat).sum(0), dy.sum(0)` | `dx, (dy * x_hat).sum(0), g.sum(0)` | beta is added after gamma has multiplied, so its gradient is dy, without gamma. |
+# | `x - x.mean(1, keepdims=True)` | `x - x.mean()` | Each row has a mean of its own; this one is of all rows together. |
 #
 # </details>
 # <details><summary>The derivation, and what it looks like</summary>
@@ -1061,6 +1091,11 @@ lesson.check(d_probabilities)
 # | `(dy @ v.T) * m` | `dy @ v.T` | A dropped probability has no influence, so it needs the multipliers, too. |
 # | `(dy @ v.T) * m` | `(v @ dy.T) * m` | Row i of dp belongs to query i, so dy comes first. |
 # | `(dy @ v.T) * m` | `(dy @ v.T) * (m > 0)` | What was kept was made larger as well, by m. |
+# | `(p * m).T @ dy` | `m.T @ dy` | The values were mixed with probabilities: p times m. |
+# | `(p * m).T @ dy` | `(p * m * m).T @ dy` | The multipliers m are used once on the way up, and once on the way back. |
+# | `(p * m).T @ dy` | `(p.T * m) @ dy` | p and m were multiplied entry by entry, so they are transposed together. |
+# | `(dy @ v.T) * m` | `(dy @ v.T) @ m` | m multiplied entry by entry; on the way back it does the same, without a matrix product. |
+# | `(dy @ v.T) * m` | `(dy @ v.T) / np.where(m > 0, m, 1)` | The way back multiplies by m; it does not undo the forward. |
 #
 # </details>
 
@@ -1110,6 +1145,11 @@ lesson.check(d_scores)
 # | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum()` | Each row is a softmax of its own, with a sum of its own. |
 # | `p * (dp - (p * dp).sum(1, keepdims=True))` | `dp - (p * dp).sum(1, keepdims=True)` | Every entry of the Jacobian has a factor p. |
 # | `p * (dp - (p * dp).sum(1, keepdims=True))` | `p * (dp + (p * dp).sum(1, keepdims=True))` | The second term of the Jacobian has a minus sign. |
+# | `(p * dp).sum(1, keepdims=True)` | `(p * dp).mean(1, keepdims=True)` | The entries p sum to one, so the weighted mean of dp is a sum, not divided by n again. |
+# | `(p * dp).sum(1, keepdims=True)` | `dp.sum(1, keepdims=True)` | The sum that is subtracted is weighted by p. |
+# | `p * (dp - (p * dp).sum(1, keepdims=True))` | `p * dp - (p * dp).sum(1, keepdims=True)` | The second term has a factor p of its own in front: p times the sum. |
+# | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum(1)` | Without keepdims the sums lie along the columns: row i needs the sum of row i. |
+# | `p * (dp - (p * dp).sum(1, keepdims=True))` | `p - dp` | p minus something is softmax together with cross-entropy; here dp comes from above and goes through the Jacobian. |
 #
 # </details>
 
@@ -1218,6 +1258,12 @@ lesson.check(head_gradients)
 # | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
 # | `ds @ k / root` | `ds @ k` | The scores were divided by √D, and so are the gradients of q and k. |
 # | `ds.T @ q / root` | `ds @ q / root` | Row j of dk collects column j of dS: transpose it. |
+# | `q @ k.T / root` | `q @ k.T` | The scores are divided by √D before the softmax. |
+# | `q @ k.T / root` | `q @ k.T / root * m` | Dropout multiplies the probabilities, after the softmax, not the scores. |
+# | `ds = p * (dp - (p * dp).sum(1, keepdims=True))` | `ds = dp` | Between probabilities and scores lies the softmax: go back through it as well. |
+# | `ds = p * (dp - (p * dp).sum(1, keepdims=True))` | `ds = p * m * (dp - (p * m * dp).sum(1, keepdims=True))` | Softmax gave p, before dropout: its Jacobian has p without m. |
+# | `dp = (dy @ v.T) * m` | `dp = dy @ v.T; dv = p.T @ dy` | Dropout is left out: p was multiplied by m on the way up, and both gradients have m in them. |
+# | `return ds @ k / root, ds.T @ q / root, dv` | `return dv, ds @ k / root, ds.T @ q / root` | The order asked for is dq, dk, dv. |
 #
 # </details>
 # <details><summary>The derivation</summary>
@@ -1398,6 +1444,8 @@ lesson.check(attention_backward)
 # | `keepdims=True)) / root` | `keepdims=True))` | The scores were divided by √D, and so are the gradients of q and k. |
 # | `root = dy.shape[-1] ** 0.5` | `root = dy.shape[-2] ** 0.5` | √D is the root of the size of a head, the last dimension; A is the number of heads. |
 # | `(ds.swapaxes(2, 3) @ q)` | `(ds @ q)` | Row j of dk collects column j of dS: transpose it. |
+# | `p, m = kept.p, 1 if kept.mask is None else kept.mask` | `p, m = kept.p, 1` | Dropout is left out: where there is a mask, p was multiplied by it, and both gradients have it in them. |
+# | `(ds.swapaxes(2, 3) @ q)` | `(ds.swapaxes(2, 3) * root @ q)` | The scores were divided by √D, and so is the gradient of k. |
 #
 # </details>
 

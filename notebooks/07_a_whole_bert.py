@@ -327,6 +327,9 @@ lesson.check(pooler_backward)
 # | `y, saved_tanh = self.tanh(y)` | `_, saved_tanh = self.tanh(y)` | The result is what comes out of tanh, not what went in. |
 # | `params["weight"], params["bias"]` | `params["weight"].T, params["bias"]` | Weights are (inputs, outputs): the linear layer needs no transpose. |
 # | `saved.linear, grads, "weight", "bias")` | `saved.linear, dict(grads, weight=0 * grads["weight"]), "weight", "bias")` | An accumulator is added to; what was in it stays. |
+# | `self.tanh_backward(dy, saved.tanh)` | `dy * (1 - np.tanh(saved.tanh.y) ** 2)` | What tanh saved is y, which is tanh(x) already. |
+# | `params["weight"], params["bias"]` | `params["weight"], 0 * params["bias"]` | The bias is missing. |
+# | `self.take_rows(x, first_rows)` | `self.take_rows(x, np.minimum(np.asarray(first_rows) + 1, len(x) - 1))` | The pooler reads `[CLS]`, the first token of each sequence, not the one after it. |
 #
 # </details>
 
@@ -400,6 +403,11 @@ lesson.check(feed_forward_block_backward)
 # | `_, _, site = layer_sites(layer)` | `_, site, _ = layer_sites(layer)` | That is the site of the attention output: the wrong random bits. |
 # | `self.layer_norm(x + out,` | `self.layer_norm(out,` | The residual connection is missing: LayerNorm reads the sum of x and the branch. |
 # | `x + out, params["gamma"], params["beta"]` | `x + out, params["beta"], params["gamma"]` | gamma multiplies and beta is added; here they are swapped. |
+# | `inner, saved_inner = self.linear(x, params["in_weight"], params["in_bias"])` | `normed, saved_norm = self.layer_norm(x, params["gamma"], params["beta"], config.layer_norm_eps); inner, saved_inner = self.linear(normed, params["in_weight"], params["in_bias"]); inner, saved_gelu = self.gelu(inner, config.gelu_form); out, saved_out = self.linear(inner, params["out_weight"], params["out_bias"]); out, saved_drop = self._dropout(out, drop, site); return x + out, FeedForwardBlockSaved(saved_inner, saved_gelu, saved_out, saved_drop, saved_norm)` | LayerNorm comes after the sum, as in the paper, and not before the branch. |
+# | `config.layer_norm_eps` | `1e-5` | config says what eps is. |
+# | `out, saved_drop = self._dropout(out, drop, site)` | `out, saved_drop = self._dropout(x + out, drop, site); x = 0` | Dropout is in the branch alone; x is added after it. |
+# | `out, saved_drop = self._dropout(out, drop, site)` | `saved_drop = None` | Dropout is missing: it comes between the second linear layer and the sum. |
+# | `self.gelu(inner, config.gelu_form)` | `self.gelu(inner, "erf")` | config says which of the two forms of GELU is meant. |
 #
 # </details>
 
@@ -435,8 +443,9 @@ course.equal(
 #
 # ### Exercise 07.3 (hard): the attention block
 # The parameters are "qkv_weight", "qkv_bias", "output_weight", "output_bias", "gamma", "beta". Call
-# `self.attention(q, k, v, cu_seqlens, config.is_decoder, drop, site)`; `is_decoder` is True for causal attention, and
-# attention gets the whole `drop`. With `rows`, use `drop.at(rows)` from there on, unless `drop` is None. Save
+# `self.attention(q, k, v, cu_seqlens, config.is_decoder, drop, site)`, where `is_decoder` is True for causal attention.
+# Attention always gets the whole `drop`, for it sees all tokens. The dropout after it sees only the rows asked for: if
+# `rows` is given and `drop` is not None, it gets `drop.at(rows)`. Save
 # `AttentionBlockSaved(qkv, attention, rows, output, dropout, norm)`, where `rows` is what `take_rows` saved
 # when it took them from the context, or None.
 
@@ -516,6 +525,14 @@ lesson.check(attention_block_backward)
 # | `config.is_decoder, drop, probability_site` | `False, drop, probability_site` | config.is_decoder says whether a token may see those after it. |
 # | `drop, probability_site)` | `drop, output_site)` | Each of a layer's three dropouts has a site of its own; the probabilities have the first. |
 # | `self.layer_norm(x + out,` | `self.layer_norm(out,` | The residual connection is missing: LayerNorm reads the sum of x and the branch. |
+# | `self.attention(q, k, v,` | `self.attention(q, v, k,` | Keys and values are swapped: the second third of the product is the keys. |
+# | `probability_site, output_site, _ =` | `output_site, probability_site, _ =` | The sites are swapped: the first of a layer is that of the probabilities, the second that of the output. |
+# | `probability_site, output_site, _ =` | `probability_site, _, output_site =` | The third site of a layer belongs to the feed-forward block; the attention output has the second. |
+# | `x, _ = self.take_rows(x, rows)` | `x = x[: len(rows)]` | The residual path needs the rows of x that were asked for, not the first ones. |
+# | `d_sum = self.take_rows_backward(d_sum, saved.rows)` | `d_sum = np.concatenate([d_sum, np.zeros((len(d_context) - len(d_sum), d_sum.shape[1]), d_sum.dtype)])` | The gradient of each row goes back to the place that the row was taken from, not to the beginning. |
+# | `d_out = self._dropout_backward(d_sum, saved.dropout)` | `d_out = d_sum` | Dropout multiplies by the same mask on the way back. |
+# | `self.xp.concatenate([d.reshape(T, H) for d in (dq, dk, dv)], axis=1)` | `np.stack([dq, dk, dv], axis=2).reshape(T, 3 * H)` | The matrix has all queries first, then all keys, then all values; so have the gradients side by side. |
+# | `return d_sum + dx, grads` | `return d_sum + d_sum + dx, grads` | The residual path is counted twice. |
 #
 # </details>
 
@@ -651,7 +668,7 @@ def scores_hold(answer, x, rows, params, table, config):
             right = h[0] @ entry + params["output_bias"][v]
             if not abs(scores[m, v] - right) <= 1e-12 * (1 + abs(right)):
                 return (
-                    f"the score of piece {v} at hidden place {m} is {scores[m, v]:.3f}; expected {right:.3f}."
+                    f"the score of piece {v} at hidden place {m} is {scores[m, v]:.7g}; expected {right:.7g}."
                 )
     return None
 
@@ -712,6 +729,14 @@ lesson.check(masked_lm_head_backward)
 # | `self.take_rows_backward(dx, saved.logits.rows), grads` | `dx, grads` | dx has a row for every token, zeros where nothing was hidden. |
 # | `self.linear(x, table.T, params["output_bias"])` | `self.linear(x, table.T, 0 * params["output_bias"])` | The scores have a bias for every piece. |
 # | `logits.real.argmax(-1)` | `logits.real.argmax(0)` | The prediction is the piece with the highest score in each row, along the vocabulary. |
+# | `x, saved_rows = self.take_rows(x, rows)` | `x, saved_rows = self.take_rows(x, np.arange(len(rows)))` | The head reads the rows that were asked for, not the first ones. |
+# | `x, saved_norm = self.layer_norm(x, params["gamma"]` | `_, saved_norm = self.layer_norm(x, params["gamma"]` | What goes on to the scores is what comes out of LayerNorm. |
+# | `x, saved_gelu = self.gelu(x, config.gelu_form)` | `x, saved_norm = self.layer_norm(x, params["gamma"], params["beta"], config.layer_norm_eps); x, saved_gelu = self.gelu(x, config.gelu_form); logits, saved_decoder = self.linear(x, table.T, params["output_bias"]); return logits, MaskedLmLogitsSaved(saved_rows, saved_linear, saved_gelu, saved_norm, saved_decoder)` | GELU comes first, then LayerNorm. |
+# | `self.gelu(x, config.gelu_form)` | `self.gelu(x, "erf")` | config says which of the two forms of GELU is meant. |
+# | `logits.real.argmax(-1)` | `logits.real.max(-1)` | The number of the piece is asked for, not its score. |
+# | `logits.real.argmax(-1)` | `np.asarray(labels)` | The prediction is the model's own, the piece with the highest score; it does not know the label. |
+# | `logits.real.argmax(-1)` | `logits.real.argmin(-1)` | The piece with the highest score is predicted, not the one with the lowest. |
+# | `dx, grads = self._norm_backward(dx, saved.logits.norm, grads)` | `_, grads = self._norm_backward(dx, saved.logits.norm, grads)` | The gradient has to go back through LayerNorm: what goes on is its dx. |
 #
 # </details>
 
@@ -866,6 +891,7 @@ lesson.check(count_parameters, draw=draw_sizes, same_as=counted, law=is_whole)
 # | `(F * H + H) + 2 * H` | `(F * H + H)` | Each block ends with a LayerNorm of its own. |
 # | `L * (attention + feed_forward)` | `L * attention + feed_forward` | Every layer has both blocks. |
 # | `(attention + feed_forward) + H * H + H` | `(attention + feed_forward)` | The pooler is a linear layer of its own. |
+# | `(H * F + F) + (F * H + H)` | `(H * 4 * H + 4 * H) + (4 * H * H + H)` | F is free: it need not be 4H. |
 #
 # </details>
 
@@ -1199,6 +1225,8 @@ lesson.check(locate, draw=draw_errors, same_as=by_rows, times=150)
 # | `len(wrong) == highest + 1` | `len(wrong) > 1` | A fault travels only if every tensor below is wrong; a comb of biases does not. |
 # | `error <= bound` | `error < bound` | An error of exactly the bound is within it. |
 # | `return None, None, False` | `return None, None, True` | Where nothing is wrong, nothing travels. |
+# | `len(wrong) == highest + 1` | `all(n in wrong for n in range(len(errors))[: highest - 1])` | Every tensor below counts, also the one just below: a slice ends before its last number. |
+# | `highest = wrong[-1]` | `highest = max(range(len(errors)), key=lambda n: errors[names[n]]); return names[highest], names[highest + 1], all(n in wrong for n in range(highest))` | Highest means the last in forward order, not the largest error. |
 #
 # </details>
 

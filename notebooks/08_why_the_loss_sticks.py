@@ -20,9 +20,9 @@
 # stays there for an hour. Nothing crashes. Is the code wrong? Is the text too small, are the steps too short? People
 # who pre-train a BERT ask this again and again, and the usual answer is "train longer". You deserve a better one.
 #
-# **What you will be able to do.** You will say in advance where a loss begins and where it will stick, prove why it
-# sticks there, predict how long, and get a stuck run moving again. You will also be able to tell a model that has
-# learnt something from one that only looks as if it had.
+# **What you will be able to do.** You will be able to say in advance where a loss begins and where it will stick, to
+# prove why it sticks there, to predict for how long, and to get a stuck run moving again. You will also be able to tell
+# a model that has learnt something from one that only looks as if it had.
 
 # %%
 # %matplotlib inline
@@ -773,8 +773,8 @@ course.say(
 # %% [markdown]
 # Longer windows wait longer, and chance has its say: two runs with equal windows can differ by a factor of two or more.
 # The model of two numbers promised a straight line, but it knew no noise. A real gradient is a mean over a few letters,
-# and a mean over $K$ letters still has noise of size $1/\sqrt K$. To see a signal of size $1/n$ above it takes $K
-# \approx n^2$ letters, if the noise of one letter does not depend on $n$. Part of it does shrink with $n$, and the real
+# and a mean over $K$ letters still has noise of size $1/\sqrt K$. To see a signal of size $1/n$ above this noise, $K
+# \approx n^2$ letters are needed, if the noise of one letter does not depend on $n$. Part of it does shrink with $n$, and the real
 # runs lie roughly between the two lines.
 #
 # ## 6. The neighbour head appears
@@ -1034,7 +1034,7 @@ course.say(
 #   where to look is learnt only after that. Two numbers show the same plateau.
 # * The wait for the escape grows with the length of the window: nearly in proportion in the model of two numbers, and at
 #   least that fast in a real one. At the escape a neighbour head appears.
-# * Short windows first: the same number of steps, and a model that reads.
+# * Train on short windows first: with the same number of steps, the model learns to read.
 
 # %%
 np.savez(

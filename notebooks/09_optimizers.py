@@ -20,7 +20,7 @@
 # how far. A BERT that is moved too little learns nothing in the time you have; moved too much, it is ruined in twenty
 # steps and never recovers. What decides how far each one moves?
 #
-# **What you will be able to do.** You will write the whole update of BERT: the norm of the gradient and its limit, the
+# **What you will be able to do.** You will be able to write the whole update of BERT: the norm of the gradient and its limit, the
 # learning rate of each step, and **Adam**, the optimizer of BERT, which divides a running mean of each gradient by its
 # typical size. As an encore there is LAMB, made for large batches. You will derive why Adam needs no knowledge of the
 # scale of a gradient, how far one of its steps can go at most, and what the authors' code does differently from the
@@ -240,8 +240,8 @@ course.show(
 # apart.
 #
 # That valley was made up. Here is a real one, of a linear layer with a single weight and a bias: from the length of a
-# word it guesses whether a punctuation mark follows. A larger weight can be made up for by a smaller bias, so the valley
-# lies aslant. Several learning rates are tried for each of the two, and you see the one whose mean loss is lowest.
+# word it guesses whether a punctuation mark follows. A smaller bias can make up for a larger weight, so the valley runs
+# diagonally. Several learning rates are tried for each of the two, and you see the one whose mean loss is lowest.
 
 # %%
 pages = islice(filter(None, sentences([embedded_corpus()])), 100)
@@ -413,8 +413,8 @@ course.show(
 #
 # $$ \eta\, \frac{1 - \beta_1}{\sqrt{1 - \beta_2}} \cdot \frac{1}{\sqrt{1 - \beta_1^2/\beta_2}} , $$
 #
-# weight decay aside, and the bound is reached by gradients with $g_k \propto a_k / b_k$. Let us feed Adam
-# exactly those, without correction. With correction a step is shorter still, by the factor
+# if there is no weight decay. Gradients with $g_k \propto a_k / b_k$ reach the bound. Let us feed Adam exactly those,
+# without correction. With correction a step is shorter still, by the factor
 # $\sqrt{1 - \beta_2^t} / (1 - \beta_1^t)$, which is below 1 for the paper's numbers.
 
 # %%

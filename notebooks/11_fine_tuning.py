@@ -172,8 +172,8 @@ course.equal("probabilities of things sum to one", ((toy + 1) / (toy.sum() + len
 # ### Exercise 11.1 (core): naive Bayes
 #
 # `bags` is a list of lists of things, such as pieces, `labels` has a label for each. For every bag in `asked` and every
-# label, in the order of `sorted(set(labels))`, return the formula on the left. A thing that occurs several times in a
-# bag counts as many times. A thing that occurs in none of `bags` says nothing, so leave it out.
+# label, in the order of `sorted(set(labels))`, return $\ln p(y) + \sum_i \ln p(w_i \mid y)$, where $p(y)$ is the share of
+# the label $y$ among `labels`. A thing that occurs several times in a bag counts as many times. A thing that occurs in none of `bags` says nothing, so leave it out.
 
 
 # %%
@@ -257,6 +257,9 @@ lesson.check(naive_bayes, draw=draw_bags, same_as=bayes_by_fractions, times=20)
 # | `np.array(columns).T` | `np.array(columns)` | A row for each bag is asked for, and a column for each label. |
 # | `sum(p[thing] for thing in bag if thing in known)` | `sum(math.log((counts[name][thing] + 1) / total) for thing in bag)` | A thing that occurs in none of the bags says nothing, and is left out. |
 # | `sorted(set(labels))` | `list(dict.fromkeys(labels))` | The columns follow the sorted labels, not the order in which they come up. |
+# | `+ len(known)` | `+ 1` | The denominator grows by V, one for each different thing; with 1 alone the probabilities sum to more than one. |
+# | `labels.count(name) / len(labels)` | `sum(counts[name].values()) / sum(map(len, bags))` | p(y) is the share of the bags with the label, not of the things in them. |
+# | `np.array(columns).T` | `np.array(columns).T - np.log(np.exp(np.array(columns).T).sum(1, keepdims=True))` | This is normalised over the labels; the formula asked for is not. |
 #
 # </details>
 
@@ -384,7 +387,7 @@ def draw_pooled(rng):
     return pooled, weight, rng.standard_normal(K), rng.integers(K, size=S)
 
 
-lesson.check(label_loss, draw=draw_pooled, same_as=label_loss_by_steps, times=8)
+lesson.check(label_loss, draw=draw_pooled, same_as=label_loss_by_steps, times=24)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -423,6 +426,12 @@ lesson.check(label_loss, draw=draw_pooled, same_as=label_loss_by_steps, times=8)
 # | `dlogits.sum(0)` | `dlogits.mean(0)` | The bias is added in every row, so its gradient is the sum over the rows. |
 # | `dlogits @ weight.T` | `dlogits @ weight.T * (1 - pooled**2)` | The tanh belongs to the pooler, which has a backward of its own. |
 # | `e / e.sum(1, keepdims=True)` | `e / e.sum(0, keepdims=True)` | The softmax runs over the labels of one input. |
+# | `logits.max(1, keepdims=True)` | `logits.max()` | Subtract the largest logit of each input: below the largest of all inputs, whole rows of exponentials are 0. |
+# | `dlogits = p / len(labels)` | `dlogits = p / p.shape[1]` | The mean is over the S inputs, not over the K labels. |
+# | `dlogits = p / len(labels)` | `dlogits = -p / len(labels)` | The derivative is p minus one at the right label; here the sign is turned. |
+# | `pooled @ weight + bias` | `pooled @ weight` | The bias is missing. |
+# | `(np.log(e.sum(1)) - z[here]).mean()` | `(z[here] - np.log(e.sum(1))).mean()` | The loss is minus a logarithm: the sign is missing. |
+# | `(np.log(e.sum(1)) - z[here]).mean()` | `-np.log(e[here] / e.sum(1) + 1e-9).mean()` | A small number under the logarithm changes the loss; ln of the sum minus the logit needs none. |
 #
 # </details>
 
@@ -494,15 +503,17 @@ print(
 # Leave it alone and work on a copy. Make one update for each of `batches`, in order: forward by `encoder(ops, config,
 # params.tree, batch)`, which returns `x` and what is saved; then `output(ops, x, batch, params.tree, grads.tree)`,
 # which returns the loss and `dx` and adds the gradients of what is on top of the encoder; then `encoder_backward(ops,
-# config, dx, saved, params.tree, grads.tree)`, which adds all others. The update is that of chapter 10: `rule =
-# AdamRule(lr=rate, step=number, clip=factor)` with updates counted from 1 and the norm clipped to 1, and
-# `ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)`, which returns the three buffers.
+# config, dx, saved, params.tree, grads.tree)`, which adds all others. Begin each update with new gradients,
+# `params.zeros_like()`. The update itself is that of chapter 10: `rule = AdamRule(lr=rate, step=number, clip=factor)` and
+# `ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)`, which returns the three buffers. Here `rate` is
+# $\eta_t$ with $\eta$ = `peak`, `number` is $t + 1$, `factor` is the one that limits the norm of `grads.flat` to 1,
+# $\min(1, 1/\|g\|)$, and the moments `m` and `v` are zeros before the first update.
 
 
 # %%
 # Exercise 11.3
 def fine_tune(ops, config, head, flat, batches, output, peak):
-    """Return the parameters after one update for each batch, and the loss before each (updates,)."""
+    """Return parameters and losses: after one update for each batch, and before each of them (updates,)."""
     ...
 
 
@@ -587,6 +598,12 @@ lesson.check(fine_tune, draw=small_task, same_as=library_run, times=5, tolerance
 # | `math.ceil(total / 10)` | `math.ceil(total / 5)` | The warm-up takes a tenth of the updates. |
 # | `math.ceil(total / 10)` | `total // 10` | The warm-up is rounded up: eleven updates have two of them, not one. |
 # | `min(step / warmup, (total - step) / (total - warmup))` | `(total - step) / (total - warmup)` | The warm-up is missing: the rate begins at zero. |
+# | `min(step / warmup, (total - step) / (total - warmup))` | `min((step + 1) / warmup, (total - step - 1) / (total - warmup))` | In the schedule t counts from 0: the first update has the rate 0. |
+# | `min(step / warmup` | `max(step / warmup` | The rate is the smaller of the two: it rises first, and then falls. |
+# | `        grads.flat[...] = 0` | `        grads.flat[...] = 0; m, v = np.zeros_like(flat), np.zeros_like(flat)` | The moments are running means: they are kept from update to update. |
+# | `clip = ops.clip_factor(ops.global_norm(grads.flat), 1.0)` | `clip = 1 / ops.global_norm(grads.flat)` | A gradient that is shorter than 1 stays as it is: the factor is at most 1. |
+# | `clip = ops.clip_factor(ops.global_norm(grads.flat), 1.0)` | `clip = ops.global_norm(grads.flat)` | The factor is one over the norm, not the norm itself. |
+# | `losses.append(float(loss))` | `losses.append(float(output(ops, encoder(ops, config, params.tree, batch)[0], batch, params.tree, params.zeros_like().tree)[0]))` | The loss before each update is asked for, not the one after it. |
 #
 # </details>
 
@@ -678,7 +695,7 @@ course.show(
 # %%
 # Exercise 11.4
 def paired_interval(ours, theirs, rows):
-    """Return (low, high) of the mean of ours minus the mean of theirs."""
+    """Return low and high, the ends of the interval of the mean of ours minus the mean of theirs."""
     ...
 
 
@@ -736,6 +753,9 @@ lesson.check(paired_interval, draw=draw_scores, same_as=interval_by_sorting, tim
 # | `ours[rows].mean(1) - theirs[rows].mean(1)` | `theirs[rows].mean(1) - ours[rows].mean(1)` | It is ours minus theirs. |
 # | `.mean(1) - theirs[rows].mean(1)` | `.mean(0) - theirs[rows].mean(0)` | The mean runs over the examples of one set, axis 1. |
 # | `low, high = np.quantile(differences, (0.025, 0.975))` | `one, other = [np.quantile(scores[rows].mean(1), (0.025, 0.975)) for scores in (ours, theirs)]; low, high = one[0] - other[1], one[1] - other[0]` | The interval is that of the differences: two intervals of their own lose what pairing gains. |
+# | `low, high = np.quantile(differences, (0.025, 0.975))` | `low, high = np.quantile(ours[rows].mean(1), (0.025, 0.975)) - np.quantile(theirs[rows].mean(1), (0.025, 0.975))` | The interval is that of the differences: two intervals of their own lose what pairing gains. |
+# | `ours[rows].mean(1) - theirs[rows].mean(1)` | `ours[rows].sum(1) - theirs[rows].sum(1)` | The difference of the means is asked for, not that of the sums. |
+# | `low, high = np.quantile(differences, (0.025, 0.975))` | `low, high = differences.mean() - 1.96 * differences.std(), differences.mean() + 1.96 * differences.std()` | That supposes a normal distribution; the quantiles of the differences themselves are asked for. |
 #
 # </details>
 
@@ -872,7 +892,7 @@ def first_piece_labels(pieces, tags):
 
 
 def tag_loss(logits, labels):
-    """Return the mean loss of the tokens with a label, and its gradient dlogits (T,K)."""
+    """Return loss and dlogits (T,K): the mean loss of the tokens with a label, and its gradient."""
     ...
 
 
@@ -883,6 +903,11 @@ def labels_by_places(pieces, tags):
     for number, tag in enumerate(tags):
         labels[1 + sum(map(len, pieces[:number]))] = tag
     return labels
+
+
+def are_whole(labels, *_):
+    """Refuse labels that only look like whole numbers."""
+    return None if labels.dtype.kind in "iu" else f"the labels are {labels.dtype}; expected whole numbers."
 
 
 def mean_at_labels(logits, labels):
@@ -911,8 +936,8 @@ def draw_tag_logits(rng):
     return (1000.0 if rng.random() < 0.5 else 1.0) * rng.standard_normal((T, K)), labels
 
 
-lesson.check(first_piece_labels, draw=draw_words, same_as=labels_by_places, times=10)
-lesson.check(tag_loss, draw=draw_tag_logits, same_as=tag_loss_by_steps, times=8)
+lesson.check(first_piece_labels, draw=draw_words, same_as=labels_by_places, law=are_whole, times=10)
+lesson.check(tag_loss, draw=draw_tag_logits, same_as=tag_loss_by_steps, times=24)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -958,6 +983,11 @@ lesson.check(tag_loss, draw=draw_tag_logits, same_as=tag_loss_by_steps, times=8)
 # | `np.flatnonzero(labels >= 0)` | `np.arange(len(labels))` | Tokens without a label take part; −1 then counts as the last tag. |
 # | `p / len(rows)` | `p / len(labels)` | The mean runs over the tokens with a label, not over all of them. |
 # | `p / len(rows)` | `p` | The loss is a mean, so each token has a share of one over their number. |
+# | `[tag] + [-1] * (len(word) - 1)` | `[tag] + [0] * (len(word) - 1)` | 0 is a tag as well; a piece without a label has −1. |
+# | `z = logits[rows] - logits[rows].max(1, keepdims=True)` | `z = logits[rows]` | Large logits overflow: subtract the largest of each row. |
+# | `return loss, dlogits` | `return loss, dlogits[rows]` | The gradient has a row for every token, zeros where there is no label. |
+# | `    loss = (np.log(e.sum(1)) - z[here]).mean()` | `    loss = (np.log(e.sum(1)) - z[here]).sum() / len(labels)` | The mean runs over the tokens with a label, not over all of them. |
+# | `np.array(labels + [-1])` | `np.array(labels)` | The sequence ends with `[SEP]`, which has no label either. |
 #
 # </details>
 
@@ -1134,7 +1164,7 @@ def draw_reports(rng):
     bad = int(rng.integers(3))
     for number in range(3):
         gold, guess = draw_tags(rng)
-        dev, train = [line() for _ in gold], [line() for _ in range(25)]
+        dev, train = [line() for _ in gold], [line() for _ in range(int(rng.integers(12, 60)))]
         copies = 3 if leaks and number == bad else int(rng.integers(3))  # of twenty; two are a tenth
         if copies == 3 and rng.random() < 0.5:
             gold, guess, dev = gold + gold[:9], guess + guess[:9], dev + [line() for _ in range(9)]
@@ -1206,6 +1236,11 @@ lesson.check(flawed, draw=draw_reports, same_as=inspected, times=30)
 # | `2 * right / max(1, there + found)` | `sum(a == b for tags, ours in zip(gold, guess) for a, b in zip(tags, ours)) / max(1, sum(map(len, gold)))` | That is the share of right tags; most of them are O, and an entity is right as a whole or not at all. |
 # | `2 * right / max(1, there + found)` | `2 * len(set().union(*map(entities, gold)) & set().union(*map(entities, guess))) / max(1, len(set().union(*map(entities, gold))) + len(set().union(*map(entities, guess))))` | Entities of different sentences are different, even if they lie at the same places. |
 # | `2 * right / max(1, there + found)` | `sum(2 * len(entities(a) & entities(b)) / max(1, len(entities(a)) + len(entities(b))) for a, b in zip(gold, guess)) / max(1, len(gold))` | F1 is computed once, from the counts of all sentences; it is not a mean over sentences. |
+# | `2 * right / max(1, there + found)` | `2 * len(entities(''.join(gold)) & entities(''.join(guess))) / max(1, len(entities(''.join(gold))) + len(entities(''.join(guess))))` | Sentences are read one by one: joined, a name at the end of one runs on into the next. |
+# | `return 2 * right / max(1, there + found)` | `return 2 * right / (there + found) if there + found else 1.0` | Where nothing is there and nothing found, 0 is asked for. |
+# | `10 * count > len(report["dev"])` | `10 * count >= len(report["dev"])` | A tenth is not yet more than a tenth. |
+# | `10 * count > len(report["dev"])` | `10 * count > len(report["train"])` | The share is that of the dev sentences, not of the training sentences. |
+# | `return number, "leak"` | `return number + 1, "leak"` | Reports are numbered from 0. |
 #
 # </details>
 
@@ -1362,7 +1397,7 @@ def draw_spans(rng):
     return scores, lengths, answers
 
 
-lesson.check(span_gradient, draw=draw_spans, same_as=span_gradient_by_steps, law=padding_has_none, times=12)
+lesson.check(span_gradient, draw=draw_spans, same_as=span_gradient_by_steps, law=padding_has_none, times=24)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -1403,6 +1438,11 @@ lesson.check(span_gradient, draw=draw_spans, same_as=span_gradient_by_steps, law
 # | `answers[:, end], end]` | `answers[:, 1 - end], end]` | Beginning and end are swapped. |
 # | `e / e.sum(1, keepdims=True)` | `np.exp(z - z.max((1, 2), keepdims=True)) / np.exp(z - z.max((1, 2), keepdims=True)).sum((1, 2), keepdims=True)` | Beginning and end have a softmax each. |
 # | `e / e.sum(1, keepdims=True)` | `e / np.exp(scores - z.max(1, keepdims=True)).sum(1, keepdims=True)` | Padding takes part in the softmax; it has to be left out of the sum. |
+# | `z - z.max(1, keepdims=True)` | `z` | Large scores overflow: subtract the largest of each column first. |
+# | `/ (2 * S)` | `/ (2 * lengths[:, None, None])` | The mean runs over the inputs, not over the tokens of each. |
+# | `answers[:, end], end]` | `np.maximum(0, answers[:, end] - end), end]` | The right place of the end is the last token of the answer itself, not the one before it. |
+# | `e / e.sum(1, keepdims=True)` | `e / e.sum(0, keepdims=True)` | The softmax runs over the tokens of one input, not over the inputs. |
+# | `e / e.sum(1, keepdims=True)` | `e / np.stack([np.exp(scores[:, :one] - z[i].max(0)).sum((0, 1)) for i, one in enumerate(lengths)])[:, None]` | Each input has a softmax of its own; here the sum runs over the tokens of all inputs. |
 #
 # </details>
 

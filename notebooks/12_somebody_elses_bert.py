@@ -150,7 +150,7 @@ course.equal("the sum over eight bytes, and Python's own reading", n, int.from_b
 # %%
 # Exercise 12.1
 def read_header(data):
-    """Return (header, where the tensors begin), or ({}, 0) where the length can't be true."""
+    """Return header and begin, where the tensors begin, or ({}, 0) where the length can't be true."""
     ...
 
 
@@ -226,6 +226,8 @@ lesson.check(read_header, draw=draw_file, same_as=header_by_struct, times=60)
 # | `len(data) < 8 + n` | `len(data) <= 8 + n` | A file may end with its header: a model without tensors is odd, but no lie. |
 # | `data[8 : 8 + n]` | `data[8:n]` | The slice ends at 8 + n, for it counts from the beginning of the file. |
 # | `json.loads(data[8 : 8 + n]), 8 + n` | `json.loads(data[8 : 8 + n]), n` | The tensors begin behind the header, at 8 + n. |
+# | `len(data) < 8 + n` | `len(data) < 8` | A header that is longer than the rest of the file is broken or a trap: compare before you read. |
+# | `json.loads(data[8 : 8 + n])` | `json.loads(data[8 : 8 + n].decode("latin-1"))` | The header is UTF-8: read as Latin-1, letters beyond ASCII fall apart. |
 #
 # </details>
 
@@ -396,6 +398,9 @@ lesson.check(untrustworthy, draw=draw_header, law=names_those, times=150)
 # | `all(n >= 0 for n in entry["shape"])` | `all(n > 0 for n in entry["shape"])` | A length of zero is allowed: such a tensor has no numbers and no bytes. |
 # | `count * BYTES[entry["dtype"]]` | `count` | The places count bytes, not numbers. |
 # | `sorted(wrong)` | `wrong` | The names are asked for in order. |
+# | `end - begin == count` | `end - begin >= count` | There have to be exactly as many bytes as the shape needs, not more. |
+# | `count * BYTES[entry["dtype"]]` | `count * 4` | Not every type takes four bytes: `BYTES` says how many. |
+# | `math.prod(entry["shape"])` | `(math.prod(entry["shape"]) if entry["shape"] else 0)` | An empty shape is a single number, for an empty product is 1. |
 #
 # </details>
 
@@ -553,6 +558,8 @@ lesson.check(tensor, draw=draw_bytes, same_as=number_by_number, law=is_double, t
 # | `(halves << 16).view("<f4")` | `(halves << 16).astype("<f4")` | The bits have to be looked at as a float, not converted to one. |
 # | `(halves << 16)` | `halves` | The sixteen bits are the upper half of a float, so they have to be shifted. |
 # | `(halves << 16)` | `(halves << 8)` | The sixteen bits are the upper half of a float, so they have to be shifted by sixteen. |
+# | `(halves << 16).view("<f4")` | `(np.frombuffer(raw, "<u2") << 15).astype("<u4").view("<f4")` | Shifted within sixteen bits the number is lost: widen it to 32 bits first. |
+# | `values.reshape(shape)` | `values.reshape(shape, order="F")` | The numbers lie row by row: the last axis runs fastest. |
 #
 # </details>
 
@@ -671,6 +678,9 @@ lesson.check(read_vocabulary, draw=draw_vocabulary, same_as=line_by_line, times=
 # | `        lines.pop()` | `        pass` | The empty string behind the last line feed is not a piece. |
 # | `.replace("\r\n", "\n").split("\n")` | `.splitlines() + [""]` | Python ends lines at ten characters, and some of them are pieces. |
 # | `enumerate(lines)` | `enumerate(line.strip() for line in lines)` | Some pieces are spaces, or have one at an end, of the kinds that `strip` removes. |
+# | `    if lines[-1] == "":` | `    if True:` | The last line may end without a line feed; then its piece is lost here. |
+# | `enumerate(lines)` | `enumerate(dict.fromkeys(lines))` | A piece that comes up again has a line of its own, so the lines after it keep their numbers. |
+# | `{piece: number for` | `{number: piece for` | The dictionary goes from pieces to ids, not from ids to pieces. |
 #
 # </details>
 
@@ -771,7 +781,7 @@ guess.answer(len(square), "their shape does not tell which way round they are.")
 # %%
 # Exercise 12.5
 def place_of(name):
-    """Return (our name, 0 or 1 or 2 or None, whether to transpose) of a tensor in a layer."""
+    """Return name, part and transpose: our name, 0 or 1 or 2 or None, and whether to transpose."""
     ...
 
 
@@ -849,6 +859,10 @@ lesson.check(place_of, draw=draw_name, same_as=place_by_search, times=150)
 # | `"output.dense": ("feed_forward.out_", None)` | `"output.dense": ("attention.output_", None)` | `output.dense` belongs to the feed-forward network; that of attention begins with `attention.`. |
 # | `layers.{number}.{block}{kind}` | `layers.{number[0]}.{block}{kind}` | Layers can have numbers of two digits. |
 # | `name.partition("encoder.layer.")[2]` | `name.removeprefix("bert.encoder.layer.")` | The name may begin with `encoder.`, without `bert.`. |
+# | `[kind], part, False` | `[kind], part, kind == "weight"` | The weight of a LayerNorm has one axis; there is nothing to transpose. |
+# | `{kind}", part, kind == "weight"` | `{kind}", None if part is None else part + 1, kind == "weight"` | The thirds are numbered from 0. |
+# | `{kind}", part, kind == "weight"` | `{kind}", part or 0, kind == "weight"` | Where the tensor is the whole array, the second answer is None. |
+# | `"attention.output.LayerNorm": ("attention.", None)` | `"attention.output.LayerNorm": ("feed_forward.", None)` | Each block ends with a LayerNorm of its own; this one is that of attention. |
 #
 # </details>
 
@@ -1176,6 +1190,15 @@ lesson.check(nearest, draw=draw_queries_and_keys, same_as=by_angle, times=10)
 # | `.argmax(1)` | `.argmax(0)` | For each query a key is asked for, not for each key a query. |
 # | `np.sqrt((keys * keys).sum(1))` | `(keys * keys).sum(1)` | A length is the root of the sum of squares. |
 # | `queries @ keys.T / lengths` | `-((queries[:, None] - keys) ** 2).sum(2)` | That is the smallest distance; a key that points the same way may be long, and far away. |
+# | `sums / np.diff(cu_seqlens)[:, None]` | `sums / np.diff(cu_seqlens).max()` | Each sequence has a number of tokens of its own: divide by that, not by the largest. |
+# | `return sums / np.diff(cu_seqlens)[:, None]` | `return (sums / np.diff(cu_seqlens)[:, None]) / np.linalg.norm(sums / np.diff(cu_seqlens)[:, None], axis=1, keepdims=True)` | The mean itself is asked for; a cosine does not need a vector of length one. |
+# | `np.add.reduceat(states, cu_seqlens[:-1], axis=0)` | `np.maximum.reduceat(states, cu_seqlens[:-1], axis=0) * np.diff(cu_seqlens)[:, None]` | That is the largest number of each column, not the mean. |
+# | `np.add.reduceat(states, cu_seqlens[:-1], axis=0)` | `np.add.reduceat(states, cu_seqlens[:-1], axis=0).mean(1, keepdims=True) * np.ones(states.shape[1])` | The mean runs over the tokens; each column keeps a mean of its own. |
+# | `queries @ keys.T / lengths` | `abs(queries @ keys.T / lengths)` | A cosine of -1 is the opposite direction, the farthest: take no absolute value. |
+# | `np.sqrt((keys * keys).sum(1))` | `np.sqrt((keys * keys).sum())` | Each key is divided by its own length, not all by one number. |
+# | `queries @ keys.T / lengths` | `queries @ keys.T / np.sqrt((queries * queries).sum(1))[:, None]` | A long key would win by its length; divide by the length of the keys. |
+# | `return sums / np.diff(cu_seqlens)[:, None]` | `return np.stack([(states[a + 1 : b - 1] if b - a > 2 else states[a:b]).mean(0) for a, b in zip(cu_seqlens, cu_seqlens[1:])])` | The mean runs over all tokens, `[CLS]` and `[SEP]` included. |
+# | `(queries @ keys.T / lengths).argmax(1)` | `(queries @ keys.T / lengths).max(1)` | The number of the key is asked for, not its cosine. |
 #
 # </details>
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.course.laws import (
+    BOUND,
     FEWEST,
     NOT_FINITE,
     WHERE,
@@ -30,7 +31,6 @@ from minibert.course.laws import (
     wrong_entries,
 )
 
-BOUND = 1e-12  # relative error of a right answer, as in `judging`
 FLOOR = 1e-15  # a difference that rounding may cause where numbers near 1 cancel
 SHORT = 100  # characters of a question that is printed whole
 # A docstring's verb, and the list of names behind it.
@@ -558,13 +558,14 @@ def _items(asked: list[Asked], name: str) -> str:
             return "has entries that are extra or too large, and none that is too small"
     if not all(isinstance(value, list | tuple | str) for pair in pairs for value in pair):
         return ""
+    what = "characters" if all(isinstance(value, str) for pair in pairs for value in pair) else "entries"
     entries = [(sorted(map(repr, found)), sorted(map(repr, expected))) for found, expected in pairs]
     if all(found == expected for found, expected in entries):
-        return "has the right entries in another order"
+        return f"has the right {what} in another order"
     if all(_within(found, expected) for found, expected in entries):
-        return "lacks entries, and has none that is wrong"
+        return f"lacks {what}, and has none that is wrong"
     if all(_within(expected, found) for found, expected in entries):
-        return "has extra entries, and lacks none"
+        return f"has extra {what}, and lacks none"
     return ""
 
 
@@ -760,6 +761,8 @@ def _alike(found: Any, expected: Any, floor: float = 0.0) -> bool:
             return False
         return all(_alike(a, b, floor) for a, b in zip(found, expected, strict=True))
     right = np.asarray(expected)
+    if right.dtype.kind == "f" and np.iscomplexobj(found):
+        return False
     if right.dtype.kind in "fc":
         try:
             array = np.asarray(found, right.dtype)
@@ -789,4 +792,5 @@ def _plural(phrase: str, count: int) -> str:
         return phrase
     first, _, rest = phrase.partition(" ")
     many = {"is": "are", "has": "have", "lacks": "lack"}.get(first, first)
+    rest = rest.replace("what it should be", "what they should be")
     return f"{many} {rest}" if rest else many

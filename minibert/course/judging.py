@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from copy import deepcopy
 from itertools import product
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -40,6 +40,7 @@ TINY = 1e-300  # in place of a scale that is zero
 FAR_APART = 2000.0  # scale of logits so far apart that all exponentials but the largest one underflow
 CONSUMED = ("grads", "dtable", "total")  # parameters that are accumulators, which an operation may change
 BACKWARD = "_backward"
+PREDICTION = "the prediction"  # name of the part of a masked-LM head's answer that has no gradient
 RESULT = "the result"  # name of the part of a forward's answer that is not saved for its backward
 ENOUGH = 12  # questions about a plain function, all of which a law of `diagnosis` has to explain
 # Classes of readers' engines. Their name alone does not tell: a cheat may call a class of its own Mine.
@@ -310,6 +311,8 @@ class Route(NamedTuple):
 
     def _gradient_error(self, answer: Any, arguments: tuple[Any, ...], seed: int) -> float:
         """Compare each gradient with the complex step, in a random direction; return the largest error."""
+        if len(self.wrt) == 1 and not isinstance(answer, tuple | list):
+            require_alike(answer, np.asarray(arguments[self.wrt[0]], np.float64))
         gradients = answer if isinstance(answer, tuple | list) else (answer,)
         points = [np.asarray(arguments[index], np.float64) for index in self.wrt]
         require_alike(tuple(gradients), tuple(points))
@@ -345,7 +348,7 @@ class OnSheet:
         name = function.__name__
         require_parameters(function, getattr(Ops, name))
         is_backward = name.endswith(BACKWARD)
-        errors_of = (_backward_error,) if is_backward else (_forward_error, _saved_error)
+        errors_of = (_backward_error,) if is_backward else (_forward_error, _prediction_error, _saved_error)
         engine = engine_of(mine | {name: _watched(function)})
         rng = np.random.default_rng(seed)
         cases = [*_cases(name, rng), *_cases(name, rng)]
@@ -372,7 +375,8 @@ class OnSheet:
             if not name.endswith(BACKWARD):
                 result, saved = _run_forward(engine, case)
                 expected, _ = _run_forward(Ops(), case)
-                return (result, saved) if _is_like(result, expected) else result
+                predicted = _predictions(engine, case)
+                return (result, predicted, saved) if _is_like(result, expected) else (result, predicted)
             u = upstream(case, np.random.default_rng(seed))
             return engine_gradients(engine, case, case.arguments, u)
 
@@ -406,7 +410,9 @@ class OnSheet:
             with np.errstate(all="ignore"):
                 if is_backward:
                     return engine_gradients(engine, case, of_case, arguments[upstream_name])
-                return _forward_parts(*_run_forward(engine, case, of_case))
+                return _forward_parts(*_run_forward(engine, case, of_case)) | _predictions(
+                    engine, case, of_case
+                )
 
         asked = []
         for offset in range(2):
@@ -549,6 +555,21 @@ def _run_forward(engine: Ops, case: Case, arguments: Any = None) -> tuple[Any, A
     return case.forward(engine, inputs, params)
 
 
+def _predictions(engine: Ops, case: Case, arguments: Any = None) -> dict[str, Any]:
+    """Return the pieces that a masked-LM head predicts, which its case leaves out; else {}."""
+    if case.operation != "masked_lm_head":
+        return {}
+    predictions = []
+
+    def masked_lm_head(*args: Any) -> Any:
+        result, saved = engine.masked_lm_head(*args)
+        predictions.append(result[1])
+        return result, saved
+
+    _run_forward(SimpleNamespace(masked_lm_head=masked_lm_head), case, arguments)  # type: ignore[arg-type]
+    return {PREDICTION: predictions[0]}
+
+
 def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer") -> float:
     """Return the largest relative error among nested answers.
 
@@ -585,8 +606,10 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
         # Equal infinities and NaNs are right as well: an expected answer may overflow.
         if is_number and not np.array_equal(leaf, right, equal_nan=True):
             largest = float(np.abs(np.asarray(leaf) - right).max())
-            error = largest / max(float(np.abs(right).max()), TINY)
-            worst = max(worst, _within(error, tolerance, what))
+            scale = float(np.abs(right).max())
+            if not scale and largest > tolerance * TINY:
+                raise Rejected(f"{what} is off by {largest:.0e} where 0 is expected.")
+            worst = max(worst, _within(largest / max(scale, TINY), tolerance, what))
     return worst
 
 
@@ -756,7 +779,10 @@ def _draw_size(rng: np.random.Generator) -> Size:
 
 
 def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
-    """Build cases that the gradient check does not have: a large eps in every block, and logits far apart."""
+    """Build cases that the gradient check does not have.
+
+    They are square matrices, a large eps in every block, and logits far apart.
+    """
 
     def parameters_of(block: str) -> dict[str, Any]:
         prefix = f"{block}."
@@ -773,7 +799,9 @@ def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Gene
     attention = parameters_of("layers.1.attention")
     feed_forward = parameters_of("layers.1.feed_forward")
     options = batch.cu_seqlens, config, None, 1, None
+    square = x | {"weight": rng.standard_normal((size.H, size.H)), "bias": rng.standard_normal(size.H)}
     return [
+        case_of("linear", "square", batch, square, {}),
         case_of("softmax_cross_entropy", "far apart", batch, far, {}, labels),
         case_of("embedding_block", "large eps", batch, {}, embeddings, batch, TREE, config, None),
         case_of("attention_block", "large eps", batch, x, attention, TREE, *options),
@@ -814,6 +842,13 @@ def _forward_error(engine: Ops, case: Case, _name: str, _seed: int) -> float:
     expected, _ = _run_forward(Ops(), case)
     result, _ = _run_forward(engine, case)
     return compare(result, expected, BOUND, f"the result ({case.label})")
+
+
+def _prediction_error(engine: Ops, case: Case, _name: str, _seed: int) -> float:
+    """Return 0.0; raise Rejected if a masked-LM head predicts other pieces than the reference."""
+    for what, expected in _predictions(Ops(), case).items():
+        compare(_predictions(engine, case)[what], expected, 0.0, f"{what} ({case.label})")
+    return 0.0
 
 
 def _saved_error(engine: Ops, case: Case, name: str, seed: int) -> float:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+BOUND = 1e-12  # relative error of a right answer, as in `judging`
 CLOSE = 1e-9  # relative difference of numbers that are equal except for rounding
 CLOSE_FIT = 1e-8  # the same where one of the numbers has been averaged or fitted
 CLOSE_RATIO = 1e-6  # the same of quotients, which lose digits where the divisor is small
@@ -100,6 +101,16 @@ def transposed(parts: list[Part]) -> str:
     """Name the transpose of the right answer."""
     if _all(parts, lambda part: part.expected.ndim == 2 and close(part.found.T, part.expected)):
         return "is transposed"
+    return ""
+
+
+def real_part(parts: list[Part]) -> str:
+    """Name the real part of a right answer that is complex."""
+    if not any(np.any(np.imag(part.expected)) for part in parts):
+        return ""
+    are_real = _all(parts, lambda part: np.array_equal(part.found, np.real(part.found)))
+    if are_real and _all(parts, lambda part: close(np.real(part.found), np.real(part.expected))):
+        return "has lost its imaginary part"
     return ""
 
 
@@ -275,8 +286,8 @@ def added(parts: list[Part]) -> str:
         difference = part.difference
         if difference.size < 2 or not close(difference, np.full_like(difference, difference.mean())):
             return ""
-        values.append(float(difference.mean()))
-    if _are_equal(values):
+        values.append(difference.mean())
+    if np.isrealobj(values) and _are_equal(values):
         return f"is off by an added constant, {_number(values[0])}"
     return "is off by an added constant, another in each question"
 
@@ -376,6 +387,9 @@ def large(parts: list[Part]) -> str:
         if phrase:
             return phrase
     expected = flat([part.expected for part in parts])[clear]
+    expected = np.where(
+        abs(expected) > BOUND * abs(expected).max(), expected, 0
+    )  # rounding may be what is left
     if not np.any(expected[wrong]) and np.any(expected[~wrong]):
         return "is not zero where it should be"
     if not np.any(expected[~wrong]):  # a zero is right by any factor, and tells nothing
@@ -509,6 +523,7 @@ WHOLE: tuple[Law, ...] = (
     term,
     term_of_two,
     product_of_numbers,
+    real_part,
     absolute,
     factor_of_argument,
     added,

@@ -90,7 +90,9 @@ def _slope_of_growth(f: Any, x: Any, v: Any) -> float:
 
 
 def _is_approximate(answer: Any, f: Any, x: Any, v: Any) -> str | None:
-    """Tell a value that is divided by the step, and a difference of values, from a wrong derivative."""
+    """Tell a complex number, a value that is divided by the step, and a difference from a wrong slope."""
+    if np.iscomplexobj(answer):
+        return "the answer is a complex number; expected a real one."
     value, right = float(f(x)), _slope_of_growth(f, x, v)
     if np.ndim(answer) or not np.isfinite(answer):
         return None

@@ -489,7 +489,9 @@ def test_sealed_engine_trains_when_all_is_written(lesson):
 def test_any_seed_asks_at_two_sets_of_shapes():
     for seed in (0, 1):
         asked = judging.OnSheet().asked(linear_backward(RIGHT), {}, seed)
-        assert len({one.arguments["dy"].shape for one in asked}) == 2
+        for variant in ("", "square"):
+            shapes = {one.arguments["dy"].shape for one in asked if one.variant == variant}
+            assert len(shapes) == 2, (seed, variant)
 
 
 def test_a_gradient_of_one_of_several_arguments_is_asked_for():

@@ -44,6 +44,14 @@ ONCE_MISJUDGED = (
     "the warm-up is forgotten",
     "the scale is applied after the softmax",
     "clip_norm 0 makes everything zero",  # its draws take turns: they have to be used up
+    "returns a complex number, not its imaginary part",
+    "real parts only",
+    "PyTorch's weight, transposed when square",
+    "guess is the highest score, not its place",
+    "labels returned as guesses",
+    "guess is the least likely",
+    "floats",
+    "share of the training set",
     "x read twice",  # its numbers are those of another mistake, and right
     "two passes",
     "just adds up",  # its bits are not those of another mistake
@@ -101,7 +109,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_student_writes_wrong_and_right_answers_to_every_chapter():
     right = [answer for answer in ANSWERS if answer.told == "right"]
     assert {answer.exercise[:2] for answer in ANSWERS} == set(CHAPTERS)
-    assert len(ANSWERS) - len(right) >= 580 and len(right) >= 145
+    assert len(ANSWERS) - len(right) >= 1000 and len(right) >= 145
     assert len({(answer.exercise, answer.what) for answer in ANSWERS}) == len(ANSWERS)
 
 
