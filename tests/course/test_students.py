@@ -124,6 +124,7 @@ def test_every_fourth_answer_is_judged_as_it_should_be():
     assert misjudged(ANSWERS[::4]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_answer_is_judged_as_it_should_be(chapter):
