@@ -111,6 +111,9 @@ def test_what_is_listed_as_equivalent_can_still_be_planted():
     listed = " ".join(line_faults.EQUIVALENT.read_text("utf-8").split()).split(" - ")[2:]
     for entry in listed:
         file, _, change = entry.partition(": `")
+        if file.startswith("csrc/"):
+            assert change.partition(" -> ")[0] in (ROOT / file).read_text("utf-8"), entry
+            continue
         source = (line_faults.PACKAGE / file).read_text("utf-8")
         found = [one for one in places(file, source) if change.startswith(f"{ast.unparse(one.node)} -> ")]
         faults = [planted(file, source, one, new) for one in found for new in variants(one.node)]

@@ -102,6 +102,7 @@ def test_where_nothing_is_cut_there_is_no_warning(run, sst2):
 
 
 @pytest.mark.filterwarnings("ignore:.*lose their ends")
+@pytest.mark.filterwarnings("ignore:The model was trained on the texts of")  # dev has the same ones
 def test_predicting_and_measuring_tell_it_too(long_run, tmp_path):
     run = long_run[0]
     expected = (
@@ -109,11 +110,13 @@ def test_predicting_and_measuring_tell_it_too(long_run, tmp_path):
     )
     with pytest.warns(UserWarning, match="lose their ends") as caught:
         report = evaluate(run, engine="numpy")
-    assert len(caught) == 1 and str(caught[0].message).startswith(expected)
+    [told] = [str(one.message) for one in caught if "lose their ends" in str(one.message)]
+    assert told.startswith(expected)
     assert report["truncated"]["dev"] == report_in(run)["truncated"]["dev"]
     with pytest.warns(UserWarning, match="lose their ends") as caught:
         found = predict(run, None, "dev", tmp_path / "out", engine="numpy")
-    assert len(caught) == 1 and found["truncated"] == report["truncated"]
+    assert len([one for one in caught if "lose their ends" in str(one.message)]) == 1
+    assert found["truncated"] == report["truncated"]
     with pytest.warns(UserWarning, match="The text has 12 tokens, of which the model reads 8. When fine-tun"):
         classify(run, [words(10)], engine="numpy")
 
