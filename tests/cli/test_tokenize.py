@@ -185,7 +185,6 @@ def test_text_in_utf16_is_named_as_that(vocab, capsys, monkeypatch, encoding):
             "pieces, which leaves 0; raise that length, or truncate longest_first",
         ),
         ("--vocab {vocab} one --threads 0", "--threads 0"),
-        ("one", "--vocab"),
     ],
 )
 def test_tokenize_says_what_it_was_given_wrongly(vocab, capsys, words, message):
