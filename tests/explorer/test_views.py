@@ -645,7 +645,7 @@ def test_numbers_of_a_piece_are_shown_by_pointer_and_keyboard(page, folder, refe
         shown = number(page.locator("#gradient-norm").text_content())
         assert shown == pytest.approx(norms[i], abs=0.006 * norms.max())
         selected = page.locator("#gradient-words [aria-selected=true]")
-        assert selected.get_attribute("aria-label").startswith(f"{i} {pieces[i]}; gradient × embedding ")
+        assert selected.get_attribute("title").startswith(f"{i} {pieces[i]}; gradient × embedding ")
 
     before = counts(page)
     assert_told(5)
