@@ -36,7 +36,7 @@ PLAN: dict[str, Any] = {
     "total_steps": int,
     "timetable": list[tuple[float, float]],
     "replanned": tuple[int, int],
-    "before": {"loss": float, "accuracy": float, "next_accuracy": float | None, "targets": int},
+    "held_out_before": {"loss": float, "accuracy": float, "next_accuracy": float | None, "targets": int},
 }
 
 

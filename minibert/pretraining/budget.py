@@ -44,7 +44,7 @@ MARGIN = 0.97  # share of the time that is planned, as the speed of a machine va
 CORRECTIONS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # shares of the schedule after which the plan is corrected
 NO_CHANGE = 0.01  # the schedule stays as it is if a smaller share of the remaining steps would change
 FINISHING_SECONDS = 5.0  # for writing the page and the files
-KEPT = ("new_head", "before")  # what a new plan takes from the old one: facts about the weights before step 1
+KEPT = ("new_head", "held_out_before")  # facts about the weights before step 1, which a new plan takes over
 REHEARSED_RATE = 1e-6  # so low that a rehearsal hardly changes the numbers that it computes with
 
 

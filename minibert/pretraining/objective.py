@@ -306,8 +306,8 @@ class Pretraining:
             How many steps there are.
         """
         targets = self.held_out_targets(state, timetable, TARGETS)
-        if "before" in state.plan:  # a longer run would measure more, which could not be compared
-            targets = state.plan["before"]["targets"]
+        if "held_out_before" in state.plan:  # a longer run would measure more, which could not be compared
+            targets = state.plan["held_out_before"]["targets"]
         return self.held_out_batches(self.options.longest, targets)
 
     @property

@@ -184,7 +184,7 @@ class RunPage(AbstractContextManager["RunPage"]):
     def _losses(self, metrics: Metrics, held_out: dict[str, Any] | None) -> dict[str, Any] | None:
         """Draw the training and held-out loss, with lines for predictions without context."""
         evaluations = points(metrics, "held_out_loss")
-        if before := self._state.plan.get("before"):
+        if before := self._state.plan.get("held_out_before"):
             evaluations = np.vstack([(0, before["loss"]), evaluations])
         floors = [(self.text_unigram, "unigram entropy of the text")]
         if held_out:

@@ -314,7 +314,7 @@ def _measure_before(
         return
     batches = task.held_out_whole(state, timetable)
     before, _ = score_with_shuffled(partial(task.score, state.params), batches, None, show)
-    state.plan["before"] = {name: getattr(before, name) for name in HeldOutBefore.__annotations__}
+    state.plan["held_out_before"] = {name: getattr(before, name) for name in HeldOutBefore.__annotations__}
     info(f"Before training, the held-out loss is {before.loss:.3f} nats.")
 
 
@@ -485,7 +485,7 @@ def _finish(
         examples = _examples(task, model)
     report = {
         "held_out": held_out,
-        "held_out_before": state.plan.get("before"),
+        "held_out_before": state.plan.get("held_out_before"),
         "left_to_right": options.left_to_right,
         "size": config.size,
         "parameters": params.count(),

@@ -209,7 +209,7 @@ def test_lstms_have_no_configuration_of_a_bert(tmp_path):
 
 
 def test_a_plan_remembers_the_metrics_that_a_report_has_of_the_weights_before_training():
-    assert PLAN["before"] == HeldOutBefore.__annotations__
+    assert PLAN["held_out_before"] == HeldOutBefore.__annotations__
 
 
 def test_a_header_without_its_checksum_is_refused(tmp_path):
