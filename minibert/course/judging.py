@@ -178,7 +178,7 @@ class Route(NamedTuple):
         for arguments, answer in answers:
             if self.same_as:
                 expected = self.same_as(*deepcopy(arguments))
-                answer = _in_form_of(answer, expected)
+                answer = _as_tuple_if_expected(answer, expected)
                 require_alike(answer, expected)
             if self.law:  # its sentence says more than that numbers differ
                 try:
@@ -235,14 +235,14 @@ class Route(NamedTuple):
                 with np.errstate(all="ignore"):
                     found = as_called(function)(*deepcopy(list(arguments.values())))
                     expected = as_called(right)(*deepcopy(list(arguments.values())))
-                found = _in_form_of(found, expected)
-                if self._is_allowed(found, expected):
+                found = _as_tuple_if_expected(found, expected)
+                if self._is_near_enough(found, expected):
                     found = expected
                 asked.append(Asked(parts(found), parts(expected), arguments))
         return asked
 
-    def _is_allowed(self, found: Any, expected: Any) -> bool:
-        """Tell whether an answer is as near to the right one as a judge asks that allows more than most."""
+    def _is_near_enough(self, found: Any, expected: Any) -> bool:
+        """Tell whether an answer is right within this judge's tolerance, if that is wider than usual."""
         if self.tolerance <= BOUND:
             return False
         try:
@@ -634,7 +634,7 @@ def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
         raise Rejected(f"{what} is {_shortened(form, 200)}; expected {_shortened(expected_form, 200)}.")
 
 
-def _in_form_of(found: Any, expected: Any) -> Any:
+def _as_tuple_if_expected(found: Any, expected: Any) -> Any:
     """Make a tuple of a list or a row of numbers, if a tuple with as many members is expected."""
     is_row = isinstance(found, list) or (isinstance(found, np.ndarray) and found.ndim == 1)
     if is_row and isinstance(expected, tuple) and len(found) == len(expected):

@@ -387,9 +387,8 @@ def large(parts: list[Part]) -> str:
         if phrase:
             return phrase
     expected = flat([part.expected for part in parts])[clear]
-    expected = np.where(
-        abs(expected) > BOUND * abs(expected).max(), expected, 0
-    )  # rounding may be what is left
+    is_more_than_rounding = abs(expected) > BOUND * abs(expected).max()
+    expected = np.where(is_more_than_rounding, expected, 0)
     if not np.any(expected[wrong]) and np.any(expected[~wrong]):
         return "is not zero where it should be"
     if not np.any(expected[~wrong]):  # a zero is right by any factor, and tells nothing

@@ -136,10 +136,8 @@ def picture(
         if position:  # a mark at 0 coincides with the vertical axis
             paths.append(Path("rule", [(x(position), TOP), (x(position), HEIGHT - BOTTOM)]))
     for kind, points, name in drawn:
-        in_picture = np.stack([x(points[:, 0]), y(points[:, 1])], 1)
-        where = " ".join(_tick(position) for position in points[:, 0].tolist())
-        values = " ".join(words(value) for value in points[:, 1].tolist())
-        paths.append(Path(kind, in_picture.tolist(), name, where, values))
+        places = np.stack([x(points[:, 0]), y(points[:, 1])], 1)
+        paths.append(Path(kind, places.tolist(), name, *_told_of(points, words)))
     return {
         "label": _label(title, curves, words, axis),
         "summary": [_summary(curve, title, words, axis) for curve in curves],
@@ -167,6 +165,13 @@ def picture(
             for position, value in curve.points.tolist()
         ],
     }
+
+
+def _told_of(points: np.ndarray, words: Callable[[float], str]) -> tuple[str, str]:
+    """Write the positions of points, and their values, for the pointer to show."""
+    positions = " ".join(_tick(position) for position in points[:, 0].tolist())
+    values = " ".join(words(value) for value in points[:, 1].tolist())
+    return positions, values
 
 
 def _drawable(curves: Sequence[Curve]) -> list[Curve]:
