@@ -493,6 +493,21 @@ class Plan:
         return Cell(self.baseline_name(column), "baseline", lambda: settings, 0.0, run)
 
 
+def baseline_field(split: str) -> str:
+    """Return the field that names the strongest baseline, in the result of a baseline's cell.
+
+    Parameters
+    ----------
+    split : str
+        "dev" or "test".
+
+    Returns
+    -------
+    str
+    """
+    return "baseline" if split == "dev" else f"baseline of {split}"
+
+
 def pretraining_name(model: str, seed: int) -> str:
     """Name the cell of a pre-training.
 
@@ -566,8 +581,7 @@ def _baseline(options: FinetuneOptions, with_test: bool) -> Result:
     for split in ("dev", "test") if with_test else ("dev",):
         examples = _measured_on(task, options, split)
         name, predictions = strongest(task, train, examples, task.labels(train))
-        field = "baseline" if split == "dev" else f"baseline of {split}"
-        result[field] = name
+        result[baseline_field(split)] = name
         result[split] = measured(task, examples, predictions).to_json()
     return result
 

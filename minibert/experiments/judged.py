@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.experiments.cells import Plan, pretraining_name
+from minibert.experiments.cells import Plan, baseline_field, pretraining_name
 from minibert.experiments.runner import Results
 from minibert.experiments.scales import ROLES
 from minibert.experiments.tables import NOTHING, TABLES, Column, Ordering, Row, Table
@@ -225,11 +225,9 @@ def _baseline(judged: Judged, plan: Plan, column: Column, results: Results) -> O
     cell = plan.baseline_name(column)
     if cell not in results:
         return None
-    field = f"baseline of {column.split}"
-    # Results on dev, and those of earlier versions, store a single name for all splits.
-    result = {field: results[cell]["baseline"]} | results[cell]
+    result = results[cell]
     outcomes = Outcomes.from_json(result[column.split])
-    judged.baselines[column.name] = result[field], outcomes.score()
+    judged.baselines[column.name] = result[baseline_field(column.split)], outcomes.score()
     return outcomes
 
 

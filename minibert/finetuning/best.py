@@ -15,7 +15,7 @@ from minibert.base.json_files import read_json
 from minibert.training.loop import State
 
 BEST, BEST_FILE = "best", "dev.json"
-CHECKSUMS = "best_crc32"  # key in the plan; runs of early versions have none
+CHECKSUMS = "best_crc32"  # key in the plan
 FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions": list}  # in BEST_FILE
 ADVICE = "put an intact copy there and continue with resume=True, or start again in another `out`"
 
@@ -106,7 +106,7 @@ def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, An
         delivered = folder / name
         path = delivered if delivered.exists() and not kept.exists() else kept
         wrong = "" if path.is_file() else "is missing"
-        if not wrong and name in checksums and crc32_of(path) != checksums[name]:
+        if not wrong and crc32_of(path) != checksums.get(name):
             wrong = "is damaged: its checksum differs"
         if wrong:
             raise InputError(f"{path} {wrong}, so the best epoch can't be delivered; {ADVICE}.")

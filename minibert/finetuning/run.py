@@ -27,7 +27,6 @@ from minibert.base.reading import PACKED
 from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
 from minibert.data.tables import MissingColumn
-from minibert.finetuning.balance import refuse_balancing_twice
 from minibert.finetuning.examples import (
     ANSWERS,
     Rows,
@@ -127,7 +126,6 @@ def finetune(
                 return report
         else:
             _require_unused(out, places)
-            refuse_balancing_twice(options)
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):

@@ -264,20 +264,20 @@ class Run(ABC):
         self.require_same_data(state.plan.get("data"))
         return state
 
-    def require_same_data(self, fingerprint: int | None) -> None:
+    def require_same_data(self, fingerprint: Any) -> None:
         """Raise InputError if a run began with other data than there are now.
 
         Parameters
         ----------
-        fingerprint : int or None
-            That of the data it began with; None for a run of an early version, which has none.
+        fingerprint : object
+            That of the data it began with, an int; None if it is lost.
 
         Raises
         ------
         InputError
             When labels or examples differ.
         """
-        if fingerprint not in (None, self.prepared.data.fingerprint):
+        if fingerprint != self.prepared.data.fingerprint:
             raise self.other_data("there were other examples or labels")
 
     def other_data(self, why: str) -> InputError:
@@ -382,8 +382,6 @@ class Run(ABC):
         batches = self.batches(state)
         with RunLog(folder, state.step, total, self.show, self.peak, self.on_log) as log:
             train(self.ops, state, batches, self.objective(state.params), loop, log)
-            if state.plan.get("looked") != state.step:  # early versions evaluated after the last checkpoint
-                log.record(state.step, self.evaluate(state))
         return state, best_epoch(folder, state, self.FILES)
 
 

@@ -187,7 +187,7 @@ def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOpt
         options = options.decided_as(PretrainOptions.load(stored))
     model = stored_config(options.model) if options.model and options.dropout is None else None
     options = engines.resolve_auto(options.resolved(model))
-    if not resume:  # earlier versions raised a max_positions that was too small; their runs still resume
+    if not resume:  # a resumed run has passed these checks, and its model may be gone
         options.check_positions()
         options.check_masking()
         require_segments(options)

@@ -239,7 +239,7 @@ def stored_vectors(
 
     if not folder.exists():
         write_folder_atomically(folder, fill)
-    elif (folder / CHECKSUMS).exists():  # folders of early versions have none
+    else:
         checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
         require_intact(folder, {name: checksums.get(name, -1) for name in files})
     layers = {}
