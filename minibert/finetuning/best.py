@@ -67,7 +67,7 @@ def check_resumed(
     if "best" not in state.plan:
         return
     try:
-        if _read(folder)["step"] > state.step:
+        if stored_epoch(folder)["step"] > state.step:
             del state.plan["best"]
             state.plan.pop("best_step", None)
         else:
@@ -110,8 +110,25 @@ def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, An
             wrong = "is damaged: its checksum differs"
         if wrong:
             raise InputError(f"{path} {wrong}, so the best epoch can't be delivered; {ADVICE}.")
-    return _read(folder)
+    return stored_epoch(folder)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def stored_epoch(folder: Path) -> dict[str, Any]:
+    """Return what is stored about the best epoch, without looking at the files of its model.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+
+    Returns
+    -------
+    dict
+        What was given to `save_best`.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, or not JSON with these fields.
+    """
     return read_json(folder / BEST / BEST_FILE, FIELDS, ADVICE, largest=sys.maxsize)  # any number of examples

@@ -39,7 +39,7 @@ from minibert.experiments.runner import Results, _check_folder
 from minibert.experiments.scales import SCALES
 from minibert.experiments.verdicts import Outcomes
 from minibert.finetuning import sweep
-from minibert.finetuning.best import best_epoch
+from minibert.finetuning.best import stored_epoch
 from minibert.finetuning.examples import trained_texts
 from minibert.finetuning.foreign import read_foreign
 from minibert.finetuning.frozen.activations import stored_vectors
@@ -465,7 +465,7 @@ READERS = [
     Reader("frozen/tagger.safetensors", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),
     Reader("layers/layer-01.npy", layers),
     Reader("layers/crc32.json", layers),
-    Reader("run/best/dev.json", lambda at: best_epoch(at / "run", SimpleNamespace(plan={}), [])),
+    Reader("run/best/dev.json", lambda at: stored_epoch(at / "run")),
     Reader("failed/failed.json", lambda at: sweep._failure(at / "failed")),
     Reader("cells/results.jsonl", cells),
     Reader("experiment/vocabulary.json", prepare_experiment),
