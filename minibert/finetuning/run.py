@@ -29,10 +29,9 @@ from minibert.data.glue import TextExample
 from minibert.data.tables import MissingColumn
 from minibert.finetuning.examples import (
     ANSWERS,
+    EvaluationData,
     Rows,
     asked_examples,
-    is_divided,
-    source_of,
     trained_texts,
     warn_of_trained_texts,
 )
@@ -208,10 +207,10 @@ class _EvaluationRequest:
         self.reader = first.task
         if columns:
             self.reader = _with_columns(first, data, columns)
-        divided = is_divided(self.reader, first.folder, data)
-        self.source = source_of(self.reader, first.folder, data, split, divided)
+        evaluation_data = EvaluationData(self.reader, first.folder, data, split)
+        self.source = evaluation_data.source
         try:
-            self.examples = asked_examples(self.reader, first.folder, data, split, task is None, divided)
+            self.examples = evaluation_data.read(same_task=task is None)
         except MissingColumn as error:
             if needs_labels or error.role not in ANSWERS or error.role in (columns or {}):
                 raise
