@@ -185,8 +185,8 @@ def test_digests_name_no_file_outside_of_the_folder(copied, tmp_path):
     assert found(copied) == [
         (
             "report.json",
-            "report.json can't be read: 'crc32' is {'config.json': '1'}, expected an object of whole numbers; "
-            "let resume=True write it again.",
+            "report.json can't be read: 'crc32' is {'config.json': '1'}, expected an object of whole "
+            "numbers; let resume=True write it again.",
         )
     ]
 

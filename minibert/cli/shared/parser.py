@@ -202,7 +202,7 @@ class Parser(argparse.ArgumentParser):
         by_name: dict[str, str] = {}  # the flag for each name in Python
         by_bare_name: dict[str, str] = {}  # hyphens would make all flags similar
         for action in self._actions:
-            if action.help != SUPPRESS and action.option_strings:
+            if action.option_strings:
                 by_bare_name |= {option.lstrip("-"): option for option in action.option_strings}
                 if action.const is not False:  # --cased, for lower_case, means the opposite
                     by_name[action.dest] = action.option_strings[0]
