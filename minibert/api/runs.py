@@ -16,7 +16,7 @@ from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
 from minibert.base.foreign_names import ExplainsNames, explains_folder, explains_foreign_attributes
 from minibert.base.json_files import read_json
-from minibert.base.options import RunOptions, option
+from minibert.base.options import PRETRAINING_FILE, RunOptions, option
 from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
@@ -42,7 +42,6 @@ CORPUS = (
     "array, a column of a table, or a table with `column`"
 )
 BOOKS = "the books in the package"
-PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
 
 
 @explains_foreign_attributes

@@ -37,6 +37,7 @@ from minibert.base.model_names import (
     VOCABULARY_FILE,
     folder_of,
 )
+from minibert.base.options import STORED
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import emit, json_text, printable, some_of
 from minibert.cli.shared.flags import JSON, add_any_model, add_flag, add_switches, model_or_default
@@ -231,10 +232,8 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 def _accompanying_files(folder: Path, named: Path) -> dict[str, bytes]:
     """Read the files that accompany a model, by name; the model card is in the folder `named`."""
-    from minibert.hub.loading import RUNS
-
     wanted = [folder / name for name in (*TOKENIZER, *TASK_FILES)]
-    is_run = any((folder / name).exists() for name in RUNS)  # its card is written by this command
+    is_run = any((folder / name).exists() for name in STORED)  # its card is written by this command
     if not is_run:
         wanted.append(named / "README.md")
     files = {}

@@ -21,7 +21,7 @@ from minibert.base.errors import InputError, MissingFile, naming
 from minibert.base.files import atomic_json
 from minibert.base.json_files import read_json
 from minibert.base.model_names import VOCABULARY_FILE, WEIGHTS_FILE, kept_steps
-from minibert.base.options import MOST, RunOptions
+from minibert.base.options import MOST, PRETRAINING_FILE, RunOptions
 from minibert.core.config import BertConfig
 from minibert.data.corpus import embedded_corpus, find_files, sentences
 from minibert.data.glue import TASKS as GLUE
@@ -533,7 +533,7 @@ def _settings(options: Any, *paths: str) -> dict[str, Any]:
 
 def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
     """Pre-train, and keep only the checkpoints that Figure 5 needs."""
-    stored = folder / "training.json"
+    stored = folder / PRETRAINING_FILE
     report = pretrain(options, folder, resume=stored.exists(), show=show)
     result: Result = {}
     for name in ("loss", "text_unigram", "accuracy", "next_accuracy", "next_majority"):

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from minibert.api.runs import PRETRAINING_FILE, Run
+from minibert.api.runs import Run
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path, require_intact
 from minibert.base.foreign_names import explains_foreign_attributes
+from minibert.base.options import PRETRAINING_FILE
 from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
 from minibert.finetuning.examples import asked_examples

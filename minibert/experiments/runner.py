@@ -29,6 +29,7 @@ from minibert.base.files import (
 )
 from minibert.base.json_files import parse_json, read_json
 from minibert.base.machine import cores
+from minibert.base.options import STORED
 from minibert.base.terminal import some_of
 from minibert.experiments import smoke_tasks
 from minibert.experiments.cells import ASKED, SUBMISSION, Cell, Plan, Result
@@ -127,7 +128,7 @@ def _check_folder(out: Path) -> None:
     begun = (out / MADE).is_dir()
     if not begun and (out / ASKED).exists():
         begun = "vocab_size" in read_json(out / ASKED)
-    if (names and not begun) or {"training.json", "finetune.json"}.intersection(names):
+    if (names and not begun) or STORED.keys() & names:
         raise InputError(f"'{out}' holds {some_of(names)} of something else; choose another `out`.")
 
 

@@ -19,6 +19,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, atomic_text, crc32_of, remove_leftovers
 from minibert.base.json_files import parse_json
 from minibert.base.machine import cores
+from minibert.base.model_names import CHECKPOINTS
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
@@ -37,7 +38,6 @@ from minibert.tasks.task import Mistake, Tuned
 from minibert.training.loop import Loop, State, train
 from minibert.training.runlog import OnLog, RunLog, info_if, logger
 
-CHECKPOINTS = "checkpoints"
 DEV_PREDICTIONS = "dev_predictions.json"
 
 

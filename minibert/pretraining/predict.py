@@ -14,6 +14,7 @@ from minibert.ask.gaps import require_masked_lm
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, warn
 from minibert.base.model_names import CONFIG_FILE, folder_of
+from minibert.base.options import PRETRAINING_FILE
 from minibert.core.batch import Batch
 from minibert.data.corpus import sentences
 from minibert.data.instances import split_documents
@@ -286,8 +287,8 @@ def _measured(
         )
         raise InputError(f"{name} {what}; ask it with minibert fill-mask and minibert score-text.")
     options = None
-    if (run / "training.json").exists():
-        options = PretrainOptions.load(run / "training.json")
+    if (run / PRETRAINING_FILE).exists():
+        options = PretrainOptions.load(run / PRETRAINING_FILE)
         _warn_of_trained_text(corpus, options, (run / "shards").exists())
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of its documents count as held out

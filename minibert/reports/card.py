@@ -13,13 +13,13 @@ from typing import Any
 from minibert.base.bundled_models import ATTRIBUTIONS, FOLDER
 from minibert.base.errors import InputError
 from minibert.base.json_files import fits, parse_json, read_json, schema_error
+from minibert.base.options import PRETRAINING_FILE
 from minibert.base.terminal import counted, printable, printable_text
 from minibert.core.config import BertConfig
 from minibert.reports import results
 from minibert.tasks.stored import OPTIONS_FILE
 
 CARD = "README.md"
-PRETRAINED = "training.json"
 # Kind of head -> Hugging Face's name of its task, the command that queries such a model, and texts to ask it.
 PURPOSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "pretraining": ("fill-mask", "fill-mask", ("The [MASK] is here.",)),
@@ -165,7 +165,7 @@ def model_card(run: Path, model: Exported) -> str:
     task, _, _ = PURPOSES[head]
     if (run / OPTIONS_FILE).exists():
         training, measured, metrics, limits = _finetuned(run)
-    elif (run / PRETRAINED).exists():
+    elif (run / PRETRAINING_FILE).exists():
         training, measured, metrics, limits = _pretrained(run, model.is_step)
     else:
         training, measured, metrics = [], [], {}
@@ -243,7 +243,7 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
     """Return the contents of the card of a pre-training; raise InputError if its files are damaged."""
     paths = dict.fromkeys(("shards", "model"), str | None)
     numbers = {"learning_rate": float, "batch_size": int, "next_sentence": bool}
-    options = read_json(run / PRETRAINED, {"corpus": tuple[str, ...], **paths, **numbers})
+    options = read_json(run / PRETRAINING_FILE, {"corpus": tuple[str, ...], **paths, **numbers})
     sources = options["corpus"]
     if not sources and options.get("shards"):
         sources = [options["shards"]]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minibert import hub
-from minibert.api.runs import PRETRAINING_FILE, Run
+from minibert.api.runs import Run
 from minibert.base import bundled_models
 from minibert.base.bundled_models import DIGESTS_FILE, listed_digests
 from minibert.base.errors import InputError
@@ -25,6 +25,7 @@ from minibert.base.model_names import (
     config_in,
     locate,
 )
+from minibert.base.options import PRETRAINING_FILE
 from minibert.base.terminal import counted
 from minibert.core.config import BertConfig
 from minibert.data.shards.joined import ELSEWHERE, open_shards
