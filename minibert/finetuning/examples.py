@@ -78,23 +78,7 @@ def read_examples(
     if rows is not None and rows.dev is not None:
         train, dev = rows.train, rows.dev
     elif options.split_dev is None:
-        if data.is_file():
-            advice = "say which share of it is for dev, such as split_dev=0.1"
-            message = f"'{data}' is one file; {advice}, or name a folder with train and dev files."
-            raise InputError(message, split_dev=0.1)
-        try:
-            train = task.read(data, "train")
-        except MissingFile as error:
-            other = f"{task.name}-dev"
-            if other not in registry.TASKS:
-                raise
-            advice = f"Without a train file the task {other} learns from a part of the dev file."
-            raise MissingFile(f"{error} {advice}", **error.arguments) from error
-        try:
-            dev = task.read(data, "dev")
-        except MissingFile as error:
-            advice = "Add one, or give split_dev=0.1 to evaluate on a part of the train file."
-            raise MissingFile(f"{error} {advice}", **error.arguments, split_dev=0.1) from error
+        train, dev = _train_and_dev_files(task, data)
     else:
         stratified = options.stratified and task.kind in OF_CLASSES
         examples = _the_one_file(task, options) if rows is None else rows.train
@@ -102,6 +86,28 @@ def read_examples(
         train, dev = split(examples, options.split_dev, stratified, instead)
     train = subset(train, options.train_examples)
     dev = subset(dev, options.dev_examples)
+    return train, dev
+
+
+def _train_and_dev_files(task: Task, data: Path) -> tuple[list[Any], list[Any]]:
+    """Read a folder's train and dev files; where one is missing, the error says what can be done without."""
+    if data.is_file():
+        advice = "say which share of it is for dev, such as split_dev=0.1"
+        message = f"'{data}' is one file; {advice}, or name a folder with train and dev files."
+        raise InputError(message, split_dev=0.1)
+    try:
+        train = task.read(data, "train")
+    except MissingFile as error:
+        other = f"{task.name}-dev"
+        if other not in registry.TASKS:
+            raise
+        advice = f"Without a train file the task {other} learns from a part of the dev file."
+        raise MissingFile(f"{error} {advice}", **error.arguments) from error
+    try:
+        dev = task.read(data, "dev")
+    except MissingFile as error:
+        advice = "Add one, or give split_dev=0.1 to evaluate on a part of the train file."
+        raise MissingFile(f"{error} {advice}", **error.arguments, split_dev=0.1) from error
     return train, dev
 
 
@@ -367,9 +373,12 @@ def trained_texts(*folders: Path) -> frozenset[int]:
         When a file of checksums is damaged.
     """
     advice = "remove it: it only serves to recognise texts of the training"
-    paths = [folder / TRAINED_TEXTS for folder in folders]
-    stored = [read_json(path, {"crc32": list[int]}, advice) for path in paths if path.exists()]
-    return frozenset().union(*(file["crc32"] for file in stored))
+    checksums: set[int] = set()
+    for folder in folders:
+        path = folder / TRAINED_TEXTS
+        if path.exists():
+            checksums.update(read_json(path, {"crc32": list[int]}, advice)["crc32"])
+    return frozenset(checksums)
 
 
 def warn_of_trained_texts(examples: Sequence[Any], trained: Set[int]) -> None:
