@@ -299,7 +299,7 @@ def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
     if path.exists():
         text = read_bytes(path).decode("utf-8", "replace")
     for number, line in enumerate(text.splitlines(), start=1):
-        fields = _checked(line)
+        fields = _intact_fields(line)
         if fields:
             lines[fields["cell"]] = fields
         else:
@@ -307,10 +307,10 @@ def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
     return lines
 
 
-def _checked(text: str) -> dict[str, Any] | None:
-    """Return the contents of a line; None if it is damaged."""
+def _intact_fields(line: str) -> dict[str, Any] | None:
+    """Return the fields of a line whose checksum is right; None if it is damaged."""
     with suppress(ValueError):
-        fields = parse_json(text)
+        fields = parse_json(line)
         if isinstance(fields, dict) and fields.pop("crc32", None) == digest(fields):
             return fields
     return None
