@@ -120,7 +120,7 @@ def evaluate(
     """
     if targets < 1:
         raise InputError(f"{targets=} leaves nothing to score; give at least 1.", targets=targets)
-    with _measured(run, (corpus, layout, column), engine, threads) as (model, text, options):
+    with _loaded(run, corpus, layout, column, engine, threads) as (model, text, options):
         config, ops, tree = model.config, model.ops, model.params.tree
         length = seq_length
         if length is None:
@@ -180,7 +180,7 @@ def evaluate_words(
     -------
     WordLoss
     """
-    with _measured(run, (corpus, layout, column), engine, threads, _short) as (model, text, _):
+    with _loaded(run, corpus, layout, column, engine, threads, _short) as (model, text, _):
         return score_words(model.ops, model.config, model.params.tree, text)
 
 
@@ -213,7 +213,7 @@ def compare_words(
     """
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "held-out.txt"
-        with _measured(run, ((), "auto", "text"), "auto", threads) as (_, text, _):
+        with _loaded(run, threads=threads) as (_, text, _):
             lines = _held_out_lines(text, COMPARED)
             path.write_text("\n".join(lines), encoding="utf-8", newline="\n")
         ours, theirs = (
@@ -265,17 +265,18 @@ def _warn_of_trained_text(corpus: Sequence[str], options: PretrainOptions, has_h
 
 
 @contextmanager
-def _measured(
+def _loaded(
     run: str | Path,
-    text: tuple[tuple[str, ...], str, str],
-    engine: str,
-    threads: int | None,
+    corpus: tuple[str, ...] = (),
+    layout: str = "auto",
+    column: str = "text",
+    engine: str = "auto",
+    threads: int | None = None,
     documents: Callable[[Iterable[str | None]], Iterable[str | None]] = iter,
 ) -> Iterator[tuple[Bert, Text, PretrainOptions | None]]:
-    """Load a run and the text to evaluate it on, for the duration of a block."""
+    """Load a run and the text to evaluate it on, which `documents` may cut, for the duration of a block."""
     name = run
     run = folder_of(run)
-    corpus, layout, column = text
     no_documents = InputError(f"'{run}' holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / CONFIG_FILE).exists() and not (run / "shards").exists():
         raise no_documents  # before the check of the heads, which may be missing as well
