@@ -25,7 +25,7 @@ from minibert.model.head_kinds import KINDS, SIMILARITY
 from minibert.model.params import Head, Parameters, precision_for
 from minibert.model.positions import with_positions
 from minibert.tasks import batches, registry
-from minibert.tasks.batches import Done, nothing
+from minibert.tasks.batches import Done, ignore_progress
 from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
@@ -276,7 +276,7 @@ class Finetuned:
         made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
         return as_sequence(made)
 
-    def outputs(self, features: Features, done: Done = nothing) -> list[Array]:
+    def outputs(self, features: Features, done: Done = ignore_progress) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`.
 
         Parameters

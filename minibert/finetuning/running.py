@@ -468,12 +468,15 @@ def write_sweep_page(
     findings : sequence of Finding, optional
         What is wrong with the training of the best run; by default it is examined.
     """
-    predictions = stored_predictions(best.folder, len(best.prepared.data.dev_examples))
-    measured, mistakes = _measured(best.prepared, predictions, report.get("thresholds", {}))
-    facts = facts_of(best.folder, best.options, measured, mistakes, report, sweep_text(report))
+    folder, options, prepared = best.folder, best.options, best.prepared
+    predictions = stored_predictions(folder, len(prepared.data.dev_examples))
+    measured, mistakes = _measured(prepared, predictions, report.get("thresholds", {}))
+    facts = facts_of(folder, options, measured, mistakes, report, sweep_text(report))
     if findings is None:
-        findings = examine(Record(best.folder, best.options, facts.curve, report))
-    atomic_text(page, page_of(dataclasses.replace(facts, findings=findings)))
+        record = Record(folder, options, facts.curve, report)
+        findings = examine(record)
+    facts = dataclasses.replace(facts, findings=findings)
+    atomic_text(page, page_of(facts))
 
 
 def stored_predictions(folder: Path, examples: int) -> list[Any]:

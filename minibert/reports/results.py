@@ -574,7 +574,7 @@ def interval_name(report: Mapping[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        A result of `report_of`. Reports of earlier versions lack `interval_method`; theirs is a bootstrap.
+        A result of `report_of`.
 
     Returns
     -------
