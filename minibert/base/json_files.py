@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
@@ -180,6 +181,32 @@ def _whole_number(digits: str) -> int:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number)
+
+
+def finite(value: Any) -> Any:
+    """Return a value with None for every number that JSON lacks: NaN and the infinities.
+
+    Parameters
+    ----------
+    value : object
+        A number, or lists and dictionaries of such; anything else is returned as it is.
+
+    Returns
+    -------
+    object
+
+    Examples
+    --------
+    >>> finite({"mean": 0.5, "interval": [0.25, float("inf")]})
+    {'mean': 0.5, 'interval': [0.25, None]}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return value
 
 
 def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:

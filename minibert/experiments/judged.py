@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.base.json_files import finite
 from minibert.experiments.cells import Plan, baseline_field, pretraining_name
 from minibert.experiments.runner import Results
 from minibert.experiments.scales import ROLES
@@ -86,17 +87,9 @@ class Judged(NamedTuple):
             "table": self.table.name,
             "columns": self.titles,
             "left_out": dict(self.left_out),
-            "cells": [_finite(fields) for fields in cells],
-            "verdicts": [_finite(fields) for fields in verdicts],
+            "cells": finite(cells),
+            "verdicts": finite(verdicts),
         }
-
-
-def _finite(fields: dict[str, Any]) -> dict[str, Any]:
-    """Replace infinite numbers, which JSON lacks, by None."""
-    return {
-        name: None if isinstance(value, float) and not np.isfinite(value) else value
-        for name, value in fields.items()
-    }
 
 
 def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Sequence[int]) -> list[Judged]:
