@@ -62,6 +62,7 @@ INSTEAD = {
     **dict.fromkeys((("minibert", "-v"), ("minibert", "-V")), "did you mean --version?"),
     ("answer", "--question"): _ASK,
     ("answer", "--context"): _ASK,
+    ("export", "--format"): "--onnx writes model.onnx as well; the model itself is in Hugging Face's format",
     ("classify", "--data"): "for a table: minibert predict --model MODEL --data FILE --out DIR",
     ("predict", ""): "predict reads a file; for one text: minibert classify --model MODEL TEXT",
 }
