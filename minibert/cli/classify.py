@@ -34,7 +34,7 @@ from typing import Any
 from minibert.base.errors import InputError, warn
 from minibert.base.reading import suffix_of
 from minibert.base.terminal import printable
-from minibert.cli.shared.flags import JSON_EACH, add_engine, add_flag, add_model, add_switches, given
+from minibert.cli.shared.flags import JSON_EACH, add_engine, add_flag, add_model, add_switches, selected
 from minibert.cli.shared.texts import LINES_AT_ONCE, add_texts, answers, emit_answers, given_texts
 from minibert.data.lines import JSON_LINES
 
@@ -81,7 +81,7 @@ def run(arguments: Namespace) -> None:
 
     n_texts = len(arguments.texts)
     has_classes = arguments.classes is not None
-    settings = {name: value for name, value in given(arguments, "template several").items() if value}
+    settings = {name: value for name, value in selected(arguments, "template several").items() if value}
     if settings and not has_classes:
         raise InputError(f"--{next(iter(settings))} is for --classes; give those as well, or leave it out.")
     if n_texts > 2 and not has_classes:

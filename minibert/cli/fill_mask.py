@@ -30,8 +30,8 @@ from minibert.cli.shared.flags import (
     add_engine,
     add_flag,
     add_switches,
-    given,
     model_or_default,
+    selected,
 )
 from minibert.cli.shared.texts import add_texts, answers, emit_answers, given_texts, refuse_folders
 
@@ -72,7 +72,7 @@ def run(arguments: Namespace) -> None:
     model = Bert.from_pretrained(name, arguments.engine, threads=arguments.threads)
     with_text = len(arguments.texts) != 1
     in_full = bool(arguments.targets) or arguments.pieces > 1
-    fill: Any = partial(fill_texts, model, **given(arguments, "top targets pieces"))
+    fill: Any = partial(fill_texts, model, **selected(arguments, "top targets pieces"))
     with limited_threads(arguments.threads, model.ops):
         filled = answers(arguments, texts, lambda some: zip(some, fill(some), strict=True))
         emit_answers(

@@ -157,11 +157,11 @@ def answers(
     lines = iter(texts)
     number = 1
     while group := list(islice(lines, at_once)):
-        yield from _tried(arguments, ask, group, number)
+        yield from _answered(arguments, ask, group, number)
         number += len(group)
 
 
-def _tried(
+def _answered(
     arguments: Namespace, ask: Ask[Item, Answer], lines: list[Item | None], number: int
 ) -> list[Answer | None]:
     """Answer lines, the first of which has this number, together; if that fails, one by one."""
@@ -174,7 +174,7 @@ def _tried(
             return [None]
         singly: list[Answer | None] = []
         for n, line in enumerate(lines, number):
-            singly += _tried(arguments, ask, [line], n)
+            singly += _answered(arguments, ask, [line], n)
         return singly
 
 
