@@ -92,7 +92,7 @@ class Judged(NamedTuple):
         }
 
 
-def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Sequence[int]) -> list[Judged]:
+def judge_all(plan: Plan, tables: Sequence[Table], results: Results, seeds: Sequence[int]) -> list[Judged]:
     """Judge the given tables, and those of earlier calls.
 
     An earlier call is recognised by a result that only one table of TABLES can have asked for: a row, or the
@@ -101,7 +101,7 @@ def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Seque
     Parameters
     ----------
     plan : Plan
-    asked : sequence of Table
+    tables : sequence of Table
         Tables to judge with `seeds`.
     results : Results
         All results in the folder, including those of earlier calls.
@@ -122,12 +122,12 @@ def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Seque
         with_results.update(name.split("/"))
     unambiguous = {part for part in with_results if number_of_tables[part] == 1}
     every_seed = [n for n in range(MOST_SEEDS) if f"seed{n}" in with_results]
-    asked_by_name = {table.name: table for table in asked}
+    tables_by_name = {table.name: table for table in tables}
     chosen: dict[str, tuple[Table, Sequence[int]]] = {}
     for name, table in TABLES.items():
-        if name in asked_by_name or name_parts_of[name] & unambiguous:
+        if name in tables_by_name or name_parts_of[name] & unambiguous:
             chosen[name] = table, every_seed
-    for name, table in asked_by_name.items():
+    for name, table in tables_by_name.items():
         chosen[name] = table, seeds
     judged = []
     for table, seeds_of_table in chosen.values():
