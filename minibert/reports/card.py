@@ -114,24 +114,34 @@ def renewed(before: str, card: str) -> str:
     """
     _, old_fields, old_text = before.split("---\n", 2)
     _, new_fields, new_text = card.split("---\n", 2)
-    new_lines = {line.partition(":")[0]: line for line in new_fields.splitlines()}
-    stated = [new_lines[name] for name in RENEWED if name in new_lines]
-    lines: list[str] = []
-    for line in old_fields.splitlines():
-        field = line.partition(":")[0]
-        if field not in RENEWED:
-            lines.append(line)
-        if field == "tags":
-            lines += stated
+    lines = _renewed_fields(old_fields.splitlines(), new_fields.splitlines())
     title = _HEADING.search(new_text)
     if title:
         name = re.sub(r"\\([<&\[`\\])", r"\1", title[0].removeprefix("# "))  # as `_literal` found it
         lines = [_named(line, name) for line in lines]
+    text = old_text
     for pattern in (_HEADING, _ABOUT, _USE):
-        if new := pattern.search(new_text):
-            old_text = pattern.sub(lambda _, text=new[0]: text, old_text, count=1)  # type: ignore[misc]
+        old, new = pattern.search(text), pattern.search(new_text)
+        if old and new:
+            text = text[: old.start()] + new[0] + text[old.end() :]
     fields = "".join(f"{line}\n" for line in lines)
-    return f"---\n{fields}---\n{old_text}"
+    return f"---\n{fields}---\n{text}"
+
+
+def _renewed_fields(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Return the old lines above a card, with the new ones for `RENEWED` after those of the tags."""
+
+    def field_of(line: str) -> str:
+        return line.partition(":")[0]
+
+    new_lines = {field_of(line): line for line in new}
+    lines: list[str] = []
+    for line in old:
+        if field_of(line) not in RENEWED:
+            lines.append(line)
+        if field_of(line) == "tags":
+            lines += [new_lines[name] for name in RENEWED if name in new_lines]
+    return lines
 
 
 def _named(line: str, name: str) -> str:
