@@ -20,7 +20,7 @@ from minibert import engines
 from minibert.api.calls import explains_unknown_arguments
 from minibert.api.inputs import GENERATORS, plain, seed_of
 from minibert.api.parameters import Parameterised
-from minibert.ask.inference import RUN, lay_out, require_no_other
+from minibert.ask.inference import lay_out, require_no_other
 from minibert.base.errors import (
     DivergedError,
     InputError,
@@ -31,7 +31,7 @@ from minibert.base.errors import (
 from minibert.base.files import atomic_json, atomic_text, sole_writer
 from minibert.base.foreign_names import ExplainsNames, explains_foreign_attributes
 from minibert.base.json_files import read_json
-from minibert.base.options import option
+from minibert.base.options import PRETRAINING_FILE, option
 from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 from minibert.finetuning.examples import TRAINED_TEXTS, Rows, trained_texts, warn_of_trained_texts
@@ -426,7 +426,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         folder = path_of(folder)
         model = self.model_
         is_its_folder = model.folder.name and folder.resolve() == model.folder.resolve()
-        require_no_other(folder, () if is_its_folder else (RUN, TAGGER_FILE, OPTIONS_FILE))
+        require_no_other(folder, () if is_its_folder else (PRETRAINING_FILE, TAGGER_FILE, OPTIONS_FILE))
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         columns = {}  # the names of the columns in the user's tables
         for name, column in getattr(model.task, "columns", {}).items():

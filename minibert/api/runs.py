@@ -15,8 +15,8 @@ from minibert.api.corpora import texts_or_names
 from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
 from minibert.base.foreign_names import ExplainsNames, explains_folder, explains_foreign_attributes
-from minibert.base.json_files import fits, read_json, schema_error
-from minibert.base.options import RunOptions, option
+from minibert.base.json_files import read_json
+from minibert.base.options import PRETRAINING_FILE, RunOptions, option
 from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
@@ -27,32 +27,14 @@ from minibert.model.ops import Ops
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import name_of_texts
-from minibert.reports.contents import FinetuneReport, HeldOutBefore, PretrainReport
+from minibert.reports.contents import FinetuneReport, HeldOutMetrics, PretrainReport
 from minibert.reports.markup import framed
 from minibert.reports.page import REPORT_FILE
-from minibert.reports.results import load_report, report_text
+from minibert.reports.results import REPORT, load_report, report_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, logger, read_metrics
 
-UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # None if a run did not measure them
-# The fields of a pre-training report, with their types.
-PRETRAINED = {
-    **dict.fromkeys(("steps", "planned_steps", "tokens", "trained_length"), int),
-    **dict.fromkeys(("training_seconds", "seconds"), float),
-    "folder": str,
-    "page": str | None,
-    "examples": list,
-}
-MEASURED = {  # the fields of "held_out" in it, which is null if nothing was measured
-    **dict.fromkeys(("loss", "unigram", "text_unigram", "perplexity", "accuracy"), float),
-    **dict.fromkeys(UNKNOWN, float | None),
-    "standard_error": float | None,
-    "documents": int | None,
-    "targets": int,
-}
-FACTS = {"text": dict[str, float], "new_head": bool}  # reports of earlier versions lack them
-EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}  # one of "examples" in it
 Report = TypeVar("Report", bound=Mapping[str, Any])
 RUNS = Path("runs")  # where run folders are created if the user names none
 CORPUS = (
@@ -60,7 +42,6 @@ CORPUS = (
     "array, a column of a table, or a table with `column`"
 )
 BOOKS = "the books in the package"
-PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
 
 
 @explains_foreign_attributes
@@ -107,31 +88,16 @@ class Run(Generic[Report], metaclass=ExplainsNames):
             if finetuned is None:
                 raise absent
             return cls(folder, finetuned)
-        path = folder / "report.json"
-        remedy = "let resume=True write it again"
         try:
-            report = read_json(path, PRETRAINED, remedy)
+            report = read_json(folder / REPORT, PretrainReport, "let resume=True write it again")
         except MissingFile as error:
             raise absent from error
-        if not all(fits(example, EXAMPLE) for example in report["examples"]):
-            raise InputError(f"{path} can't be read: its 'examples' are not guesses; {remedy}.")
-        if wrong := schema_error({"text": {}, "new_head": False} | report, FACTS):
-            raise InputError(f"{path} can't be read: {wrong}; {remedy}.")
-        held_out = report.get("held_out", {})
-        if held_out is not None:
-            if wrong := schema_error(held_out, MEASURED):
-                raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {remedy}.")
-            held_out = dict.fromkeys(UNKNOWN) | held_out
-            if held_out["next_majority"] is None:
-                held_out["next_accuracy"] = None
-        before = report.get("held_out_before")
-        if before is not None and (wrong := schema_error(before, HeldOutBefore.__annotations__)):
-            raise InputError(f"{path} can't be read: in 'held_out_before' {wrong}; {remedy}.")
-        examples = [{"answer": None} | example for example in report["examples"]]
-        whole: Any = (
-            {"page": None, "held_out_before": None} | report | {"held_out": held_out, "examples": examples}
-        )
-        return cls(folder, whole)
+        # What may be null may also be missing: then it becomes None here.
+        if report.get("held_out") is not None:
+            report["held_out"] = dict.fromkeys(HeldOutMetrics.__required_keys__) | report["held_out"]
+        report["examples"] = [{"answer": None} | example for example in report["examples"]]
+        pretrained: Any = dict.fromkeys(PretrainReport.__required_keys__) | report
+        return cls(folder, pretrained)
 
     @cached_property
     def model(self) -> Any:

@@ -23,6 +23,7 @@ from minibert.base.foreign_names import (
     explains_foreign_attributes,
 )
 from minibert.base.model_names import folder_of, on_disk
+from minibert.base.options import PRETRAINING_FILE
 from minibert.base.paths import path_of
 from minibert.base.terminal import some_of
 from minibert.base.texts import refuse_empty
@@ -40,7 +41,6 @@ from minibert.model.pools import OF_STATES, POOLS
 from minibert.tokenizer import Tokenizer
 
 FINETUNED = ("task.json", "tagger.json", "finetune.json")  # files of a fine-tuning run, finished or not
-RUN = "training.json"  # a file of a pre-training run
 
 
 def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
@@ -392,7 +392,7 @@ class Bert:
             When a file can't be written.
         """
         folder = path_of(folder)
-        require_no_other(folder, (*FINETUNED, RUN))
+        require_no_other(folder, (*FINETUNED, PRETRAINING_FILE))
         save_hf(folder, self.config, self.params, omit=self.missing)
         if self._tokenizer or self._folder:
             try:
@@ -897,7 +897,7 @@ def require_no_other(folder: str | Path, names: Iterable[str]) -> None:
     """
     present = [name for name in names if (Path(folder) / name).exists()]
     if present:
-        owner = "a pre-training run" if present[0] == RUN else "a fine-tuned model"
+        owner = "a pre-training run" if present[0] == PRETRAINING_FILE else "a fine-tuned model"
         what = f"'{folder}' holds {present[0]} of {owner}, which this would spoil"
         raise InputError(f"{what}; choose another folder.")
 

@@ -45,7 +45,7 @@ RUN_FILES = (
     *"report.html report.json trace.json trace-events.json explorer.html texts.jsonl".split(),
     *FILLED_PIECEMEAL,
 )
-RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files, ours and those of `tempfile` (older versions)
+RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files
 FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT")}
 
 
@@ -606,8 +606,7 @@ def remove_leftovers(*folders: Path) -> None:
     *folders : Path
         The folders to search; their subfolders are not searched.
     """
-    # Ours and those of `tempfile` end in .tmp; the others are those of safetensors, used by early versions.
-    temporary = re.compile(rf"\..+\.{RANDOM}\.tmp|\.tmp[A-Za-z0-9]{{6}}")
+    temporary = re.compile(rf"\..+\.{RANDOM}\.tmp")
     for path in chain.from_iterable(folder.glob(".*") for folder in folders):
         if not temporary.fullmatch(path.name):
             continue

@@ -2,14 +2,15 @@
 
 import dataclasses
 import json
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from reprlib import repr as short
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from minibert.base.errors import InputError
 from minibert.base.reading import byte_pieces
@@ -18,6 +19,7 @@ LARGEST_TOML = 1 << 20  # bytes
 LARGEST = 1 << 26  # bytes of a file; a vocabulary of a million pieces takes half of it
 DEEPEST = 64  # levels of lists and objects; Python gives up at a depth that depends on its stack
 MOST_DIGITS = 300  # of a whole number, so that it is a finite float as well
+NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _TYPES = {
     bool: ("true or false", "true or false"),
     int: ("a whole number", "whole numbers"),
@@ -32,7 +34,7 @@ _TYPES = {
 
 def read_json(
     path: str | Path,
-    fields: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] | type = NO_FIELDS,
     advice: str = "restore it",
     largest: int = LARGEST,
     streams: bool = False,
@@ -43,8 +45,8 @@ def read_json(
     ----------
     path : str or path
         The file.
-    fields : mapping of str to type, optional
-        Required fields and their types, as `fits` takes them; others are allowed.
+    fields : mapping of str to type, or TypedDict, optional
+        Required fields and their types, as for `schema_error`; others are allowed.
     advice : str, default "restore it"
         What to do if the file is damaged or too large, for the error.
     largest : int, default 64 MiB
@@ -70,7 +72,7 @@ def read_json(
         value = parse_json(data.decode("utf-8-sig"))
     except ValueError as error:
         raise InputError(f"{path} can't be read as JSON ({error}); {advice}.") from error
-    if wrong := schema_error(value, fields or {}):
+    if wrong := schema_error(value, fields):
         raise InputError(f"{path} can't be read: {wrong}; {advice}.")
     return value
 
@@ -181,6 +183,32 @@ def _whole_number(digits: str) -> int:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number)
 
 
+def finite(value: Any) -> Any:
+    """Return a value with None for every number that JSON lacks: NaN and the infinities.
+
+    Parameters
+    ----------
+    value : object
+        A number, or lists and dictionaries of such; anything else is returned as it is.
+
+    Returns
+    -------
+    object
+
+    Examples
+    --------
+    >>> finite({"mean": 0.5, "interval": [0.25, float("inf")]})
+    {'mean': 0.5, 'interval': [0.25, None]}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return value
+
+
 def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
     """Say why a JSON object does not have the fields of a dataclass.
 
@@ -209,15 +237,16 @@ def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
     return schema_error(value, expected)
 
 
-def schema_error(value: Any, fields: Mapping[str, Any]) -> str | None:
+def schema_error(value: Any, fields: Mapping[str, Any] | type) -> str | None:
     """Say why a JSON value is not an object with such fields.
 
     Parameters
     ----------
     value : object
         As `parse_json` returns it.
-    fields : mapping of str to type
-        Types as `fits` takes them; other fields are allowed.
+    fields : mapping of str to type, or TypedDict
+        Types as `fits` takes them; other fields are allowed. A field may be missing where null fits, or where
+        it is NotRequired in a TypedDict.
 
     Returns
     -------
@@ -226,35 +255,49 @@ def schema_error(value: Any, fields: Mapping[str, Any]) -> str | None:
     """
     if not isinstance(value, dict):
         return f"it is {short(value)}, expected an object"
-    for name, kind in fields.items():
-        if not fits(value.get(name), kind):
-            actual = short(value[name]) if name in value else "missing"
-            return f"{name!r} is {actual}, expected {words(kind)}"
+    optional = getattr(fields, "__optional_keys__", ())
+    kinds = fields if isinstance(fields, Mapping) else get_type_hints(fields)
+    for name, kind in kinds.items():
+        may_be_missing = name in optional and name not in value
+        if not may_be_missing and not fits(value.get(name), kind):
+            return _field_error(value, name, kind)
     return None
+
+
+def _field_error(value: dict[str, Any], name: str, kind: Any) -> str:
+    """Say what is wrong with a field, or with a field of the object in it."""
+    item = value.get(name)
+    objects = [part for part in (kind, *get_args(kind)) if is_typeddict(part)]
+    if isinstance(item, dict) and objects:
+        return f"in {name!r} {schema_error(item, objects[0])}"
+    actual = short(item) if name in value else "missing"
+    return f"{name!r} is {actual}, expected {words(kind)}"
 
 
 def fits(value: Any, kind: Any) -> bool:
     """Return whether a JSON value is of a type written as an annotation: `int | None`, `dict[str, float]`.
 
     A list counts as a tuple too, a whole number as a float, and null as a missing field. A mapping of names
-    to types describes an object with these fields.
+    to types, or a TypedDict, describes an object with these fields.
 
     Parameters
     ----------
     value : object
         As `parse_json` returns it.
-    kind : type, generic of one, union, or mapping of str to these
+    kind : type, generic of one, union, TypedDict, or mapping of str to these
 
     Returns
     -------
     bool
     """
+    if kind is Any:
+        return True
     if kind is float:
         return type(value) in (int, float)
+    if isinstance(kind, Mapping) or is_typeddict(kind):
+        return schema_error(value, kind) is None
     if isinstance(kind, type):
         return type(value) is kind
-    if isinstance(kind, Mapping):
-        return schema_error(value, kind) is None
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is UnionType:
@@ -273,7 +316,7 @@ def words(kind: Any, many: bool = False) -> str:
 
     Parameters
     ----------
-    kind : type, generic of one, union, or mapping of str to these
+    kind : type, generic of one, union, TypedDict, or mapping of str to these
     many : bool, default False
         Use the plural: "numbers" for "a number".
 
@@ -285,13 +328,13 @@ def words(kind: Any, many: bool = False) -> str:
     if isinstance(kind, Mapping):
         fields = [f"{name!r}, {words(field)}" for name, field in kind.items()]
         return "an object with " + " and ".join(fields)
-    origin = get_origin(kind) or kind
+    origin = dict if is_typeddict(kind) else get_origin(kind) or kind
     parts = get_args(kind)
     if origin is UnionType:
         return " or ".join(words(part, many) for part in parts)
     inner = [part for part in parts if part is not ...]
     noun = _TYPES[origin][many]
-    if not inner:
+    if not inner or inner[-1] is Any:
         return noun
     is_tuple = origin is tuple
     if is_tuple and len(set(inner)) > 1:

@@ -22,7 +22,8 @@ from minibert.core.optim import KINDS
 MOST = 2**31 - 1  # largest number of steps, sequences or pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
 OPTIMIZERS = tuple(KINDS)
-STORED = {"training.json": "pretrain", "finetune.json": "finetune"}  # the command whose options each holds
+PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
+STORED = {PRETRAINING_FILE: "pretrain", "finetune.json": "finetune"}  # the command whose options each holds
 ALWAYS_STORED = {"pretrain": "corpus", "finetune": "task"}  # an option that only this command has
 EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # options of an engine with many devices
 

@@ -33,9 +33,9 @@ from typing import Any
 
 from minibert.base.errors import InputError, warn
 from minibert.base.reading import suffix_of
-from minibert.base.terminal import emit, json_text, printable
-from minibert.cli.shared.flags import JSON_EACH, add_engine, add_flag, add_model, add_switches, given
-from minibert.cli.shared.texts import LINES_AT_ONCE, add_texts, answers, given_texts
+from minibert.base.terminal import printable
+from minibert.cli.shared.flags import JSON_EACH, add_engine, add_flag, add_model, add_switches, selected
+from minibert.cli.shared.texts import LINES_AT_ONCE, add_texts, answers, emit_answers, given_texts
 from minibert.data.lines import JSON_LINES
 
 
@@ -81,7 +81,7 @@ def run(arguments: Namespace) -> None:
 
     n_texts = len(arguments.texts)
     has_classes = arguments.classes is not None
-    settings = {name: value for name, value in given(arguments, "template several").items() if value}
+    settings = {name: value for name, value in selected(arguments, "template several").items() if value}
     if settings and not has_classes:
         raise InputError(f"--{next(iter(settings))} is for --classes; give those as well, or leave it out.")
     if n_texts > 2 and not has_classes:
@@ -119,17 +119,15 @@ def run(arguments: Namespace) -> None:
         texts = (pair and (*pair, None)[:2] for pair in pairs)
         ask = partial(classify, model, **counting)
         at_once = 1
+    is_below_text = n_texts > 1 and has_classes
+
+    def shown(answer: tuple[Any, Mapping[str, Any]]) -> str:
+        text, predicted = answer
+        lines = _line(predicted, n_texts > 0, thresholds)
+        return f"{printable(text)}\n{lines}" if is_below_text else lines
+
     predictions = answers(arguments, texts, lambda some: zip(some, ask(some), strict=True), at_once)
-    for number, answer in enumerate(predictions):
-        if arguments.json:
-            shown = json_text(answer and _with_texts(*answer), indent=None)
-        else:
-            shown = _line(answer and answer[1], n_texts > 0, thresholds)
-            if n_texts > 1 and has_classes:
-                shown = f"{printable(arguments.texts[number])}\n{shown}"
-            if n_texts > 0 and number > 0:
-                shown = "\n" + shown
-        emit(shown, flush=True)
+    emit_answers(predictions, _with_texts, shown, arguments.json, separated=n_texts > 0)
     warn_of_truncation({"": cuts}, model.config.P)
 
 
@@ -144,17 +142,16 @@ def _require_pairs(model: Any, is_pair: bool) -> None:
         raise InputError(f"{unknown}; give --pair if the two texts are a pair, else {advice}")
 
 
-def _with_texts(text: Any, predicted: Mapping[str, Any]) -> dict[str, Any]:
+def _with_texts(answer: tuple[Any, Mapping[str, Any]]) -> dict[str, Any]:
     """Return what --json prints: the text, or both of a pair, and the answer."""
+    text, predicted = answer
     first, second = (text, None) if isinstance(text, str) else text
     texts = {"text": first} if second is None else {"text": first, "second": second}
     return texts | dict(predicted)
 
 
-def _line(predicted: Mapping[str, Any] | None, in_full: bool, thresholds: Mapping[str, float]) -> str:
+def _line(predicted: Mapping[str, Any], in_full: bool, thresholds: Mapping[str, float]) -> str:
     """Format an answer: every class on a line of its own, or only the chosen one."""
-    if predicted is None:
-        return ""
     if "value" in predicted:
         return f"{predicted['value']:.3f}"
     probabilities = predicted["probabilities"]

@@ -139,12 +139,12 @@ def _text_and_engine(arguments: Namespace) -> dict[str, Any]:
     if len(columns) > 1:
         raise InputError(f"--column names {len(columns)} columns, and the text is in one; name that alone.")
     reading = {"layout": arguments.layout or "auto", "column": columns[0]}
-    return reading | flags.given(arguments, "engine threads")
+    return reading | flags.selected(arguments, "engine threads")
 
 
 def _refuse(arguments: Namespace, why: str, names: str) -> None:
     """Raise InputError if one of these flags was given."""
-    values = flags.given(arguments, names)
+    values = flags.selected(arguments, names)
     given = [name for name, value in values.items() if value is not None and value is not False]
     if given:
         raise InputError(f"{why}; leave out {', '.join(map(flags.flag_of, given))}.")

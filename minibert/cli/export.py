@@ -22,7 +22,7 @@ examples:
 """
 
 import json
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from minibert.base.model_names import (
     VOCABULARY_FILE,
     folder_of,
 )
+from minibert.base.options import STORED
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import emit, json_text, printable, some_of
 from minibert.cli.shared.flags import JSON, add_any_model, add_flag, add_switches, model_or_default
@@ -56,21 +57,6 @@ TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors", "estimator.json"
 ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
 
 
-class OldFormat(Action):
-    """A flag with only one value left; for another value, an error says what to do instead."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
-        """Exit with 2, unless the value is the remaining one."""
-        if values == "onnx":
-            parser.error(f"{flag} {values}: leave {flag} out; --onnx writes model.onnx next to the model")
-        if values != "hugging-face":
-            parser.error(
-                f"{flag} {values}: only Hugging Face's format is written; leave {flag} out, and for "
-                "TensorFlow's convert the folder with convert_bert_pytorch_checkpoint_to_original_tf.py of "
-                "transformers 4"
-            )
-
-
 def add(parser: ArgumentParser) -> None:
     """Add the flags of the command, and its usage line.
 
@@ -82,8 +68,6 @@ def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert export [--model MODEL] --out DIR [--dtype TYPE] [...]"
     add_any_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
     add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
-    for old in ("--format", "--to"):
-        parser.add_argument(old, action=OldFormat, dest=SUPPRESS, help=SUPPRESS)
     dtypes = ("float32", "float16", "bfloat16")
     add_flag(parser, "--dtype TYPE", "float32, float16 or bfloat16", "float32", choices=dtypes)
     text = "also write files for sentence-transformers: the vector of a text is its mean, or that of [CLS]"
@@ -248,10 +232,8 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 def _accompanying_files(folder: Path, named: Path) -> dict[str, bytes]:
     """Read the files that accompany a model, by name; the model card is in the folder `named`."""
-    from minibert.hub.loading import RUNS
-
     wanted = [folder / name for name in (*TOKENIZER, *TASK_FILES)]
-    is_run = any((folder / name).exists() for name in RUNS)  # its card is written by this command
+    is_run = any((folder / name).exists() for name in STORED)  # its card is written by this command
     if not is_run:
         wanted.append(named / "README.md")
     files = {}

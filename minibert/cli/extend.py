@@ -26,8 +26,8 @@ from minibert.cli.shared.flags import (
     add_engine,
     add_flag,
     add_switches,
-    given,
     model_or_default,
+    selected,
 )
 
 
@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> None:
     """
     from minibert.pretraining.extension import extend, report_text
 
-    how = given(arguments, "words learn_from n measure_on engine threads")
+    how = selected(arguments, "words learn_from n measure_on engine threads")
     how["special_tokens"] = arguments.special_tokens or []
     how["show"] = not (arguments.quiet or arguments.json)
     report = extend(model_or_default(arguments.model), arguments.out, **how)

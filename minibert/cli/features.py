@@ -84,7 +84,7 @@ def run(arguments: Namespace) -> None:
     refuse_folders(arguments.texts, arguments.model)
     name = flags.model_or_default(arguments.model)
     model = Bert.from_pretrained(name, arguments.engine, threads=arguments.threads)
-    extractor = Extractor(model, **flags.given(arguments, "layers pool max_length normalize"))
+    extractor = Extractor(model, **flags.selected(arguments, "layers pool max_length normalize"))
     size = None
     if files and all(map(Path.is_file, files)):
         size = sum(file.stat().st_size for file in files)

@@ -23,17 +23,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from minibert.base.terminal import emit, json_text, printable
+from minibert.base.terminal import printable
 from minibert.cli.shared.flags import (
     JSON_EACH,
     add_any_model,
     add_engine,
     add_flag,
     add_switches,
-    given,
     model_or_default,
+    selected,
 )
-from minibert.cli.shared.texts import add_texts, answers, given_texts, refuse_folders
+from minibert.cli.shared.texts import add_texts, answers, emit_answers, given_texts, refuse_folders
 
 
 def add(parser: ArgumentParser) -> None:
@@ -70,34 +70,30 @@ def run(arguments: Namespace) -> None:
     texts = given_texts(arguments)
     name = model_or_default(arguments.model)
     model = Bert.from_pretrained(name, arguments.engine, threads=arguments.threads)
+    with_text = len(arguments.texts) != 1
     in_full = bool(arguments.targets) or arguments.pieces > 1
+    fill: Any = partial(fill_texts, model, **selected(arguments, "top targets pieces"))
     with limited_threads(arguments.threads, model.ops):
-        fill: Any = partial(fill_texts, model, **given(arguments, "top targets pieces"))
-        for number, answer in enumerate(
-            answers(arguments, texts, lambda some: zip(some, fill(some), strict=True))
-        ):
-            if arguments.json:
-                emit(json_text(answer and _facts(*answer), indent=None), flush=True)
-                continue
-            lines = []
-            if answer:
-                text, masks = answer
-                lines = list(_lines(masks, in_full))
-                if len(arguments.texts) != 1:
-                    lines.insert(0, printable(text))
-            shown = "\n".join(lines)
-            if number > 0:
-                shown = "\n" + shown
-            emit(shown, flush=True)
+        filled = answers(arguments, texts, lambda some: zip(some, fill(some), strict=True))
+        emit_answers(
+            filled,
+            facts=_facts,
+            text=lambda answer: "\n".join(_lines(answer, with_text, in_full)),
+            as_json=arguments.json,
+        )
 
 
-def _facts(text: str, masks: Any) -> dict[str, Any]:
-    """Return what --json prints for a text."""
+def _facts(answer: tuple[str, Any]) -> dict[str, Any]:
+    """Return what --json prints for a text and the guesses for each of its [MASK]s."""
+    text, masks = answer
     return {"text": text, "masks": [dict(guesses) for guesses in masks]}
 
 
-def _lines(masks: Any, in_full: bool) -> Iterator[str]:
+def _lines(answer: tuple[str, Any], with_text: bool, in_full: bool) -> Iterator[str]:
     """Yield a line for each guess; if there are several [MASK]s, below a line with its number."""
+    text, masks = answer
+    if with_text:
+        yield printable(text)
     for number, guesses in enumerate(masks, start=1):
         if len(masks) > 1:
             yield f"[MASK] {number}"

@@ -41,6 +41,7 @@ from typing import Any
 
 from minibert.base.bundled_models import DEFAULT, bundled_folder
 from minibert.base.errors import InputError
+from minibert.base.options import PRETRAINING_FILE
 from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import accelerators, flags
 from minibert.pretraining.options import PretrainOptions
@@ -89,7 +90,7 @@ def add(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the run")
     flags.add_flag(group, "--out DIR", "the run folder (default: runs/ and the name of the text)")
     flags.add_switches(group, resume="continue the run in --out (default: the latest in runs/)")
-    flags.add_config(group, "training.json")
+    flags.add_config(group, PRETRAINING_FILE)
     flags.add_options(group.add_mutually_exclusive_group(), options, "minutes steps")
     flags.add_options(group, options, "seed")
     flags.add_engine(group, default=None)
@@ -135,7 +136,7 @@ def run(arguments: Namespace) -> None:
     given = flags.given_fields(PretrainOptions, arguments)
     text = given.get("corpus") or filter(None, [given.get("shards")])
     folder = run_folder(arguments.out, arguments.resume, text)
-    stored = folder / "training.json"
+    stored = folder / PRETRAINING_FILE
     options = PretrainOptions.resumed(stored, **given) if arguments.resume else PretrainOptions(**given)
     is_stored = arguments.config and Path(arguments.config).resolve() == stored.resolve()
     if is_stored:

@@ -14,7 +14,6 @@ examples:
   minibert score glue mrpc MRPC/dev.tsv MRPC.tsv --json
 """
 
-import json
 import math
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from itertools import chain, zip_longest
@@ -24,7 +23,7 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.base.files import LARGEST_WHOLE
-from minibert.base.json_files import read_json
+from minibert.base.json_files import finite, read_json
 from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared.flags import JSON, add_flag, add_switches
 from minibert.data.glue import TASKS, GlueTask, read_file
@@ -96,19 +95,13 @@ def run(arguments: Namespace) -> None:
     title, official, text, percentages = arguments.score(arguments)
     if arguments.json:
         intervals = {name: [low, high] for name, (_, low, high) in percentages.items()}
-        text = json.dumps(official | {"intervals": intervals})
-        emit(json_text(json.loads(text, parse_constant=_constant)))
+        emit(json_text(finite(official | {"intervals": intervals})))
         return
     if text:
         emit(text + "\n")
     emit(f"{title}; in percent, with 95% intervals")
     for name, (value, low, high) in percentages.items():
         emit(f"  {name:<9}{value:8.3f}  {low:.3f} to {high:.3f}")
-
-
-def _constant(name: str) -> float | None:
-    """Return null for NaN, which JSON does not have."""
-    return None if name == "NaN" else float(name)
 
 
 def run_squad(arguments: Namespace) -> Scored:

@@ -28,8 +28,8 @@ from minibert.cli.shared.flags import (
     JSON,
     add_flag,
     add_switches,
-    given,
     model_or_default,
+    selected,
 )
 from minibert.cli.shared.texts import refuse_file
 
@@ -68,7 +68,7 @@ def run(arguments: Namespace) -> None:
     require_folder(page_path(out).parent)  # before the work
     for text in (arguments.text, arguments.text_pair):
         refuse_file(text, "give its words, or type them into the page")
-    page = show(*models, **given(arguments, "text text_pair int8"))
+    page = show(*models, **selected(arguments, "text text_pair int8"))
     size = page.save(out)
     if arguments.json:
         emit(json_text({"out": out, "bytes": size, "models": arguments.models or [DEFAULT]}))

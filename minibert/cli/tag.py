@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from minibert.base.errors import InputError
-from minibert.base.terminal import aligned, emit, json_text, printable
+from minibert.base.terminal import aligned, printable
 from minibert.base.texts import answers_in_place
 from minibert.cli.shared.flags import JSON_EACH, add_engine, add_model, add_switches
-from minibert.cli.shared.texts import add_texts, given_texts
+from minibert.cli.shared.texts import add_texts, emit_answers, given_texts
 
 
 def add(parser: ArgumentParser) -> None:
@@ -60,14 +60,12 @@ def run(arguments: Namespace) -> None:
         raise InputError(f"{trained}, which tags no words; give one that was fine-tuned for ner or tag.")
     tag = partial(tag_texts, model)
     with limited_threads(arguments.threads, model.ops):
-        for number, tagged in enumerate(answers_in_place(texts, tag, None)):
-            if arguments.json:
-                emit(json_text(tagged, indent=None))
-                continue
-            text = "\n".join(_lines(tagged) if tagged else [])
-            if number > 0:
-                text = "\n" + text
-            emit(text)
+        emit_answers(
+            answers_in_place(texts, tag, None),
+            facts=dict,
+            text=lambda tagged: "\n".join(_lines(tagged)),
+            as_json=arguments.json,
+        )
 
 
 def _lines(tagged: dict[str, Any]) -> Iterator[str]:

@@ -33,9 +33,9 @@ from minibert.cli.shared.flags import (
     add_core,
     add_flag,
     add_switches,
-    given,
     invalid_text,
     model_or_default,
+    selected,
 )
 from minibert.cli.shared.texts import (
     ONE_A_LINE,
@@ -142,7 +142,7 @@ def run(arguments: Namespace) -> None:
     refuse_folders(arguments.texts, arguments.vocab, "a vocabulary with --vocab")
     vocab = model_or_default(arguments.vocab, "--vocab")
     tokenizer = Tokenizer.from_pretrained(vocab, core=arguments.core, **options)
-    how = given(arguments, "max_length truncation stride threads")
+    how = selected(arguments, "max_length truncation stride threads")
     if arguments.split_special_tokens:
         how |= {"special": False}
     how |= {"offsets": not arguments.ids, "add_special_tokens": not arguments.bare}

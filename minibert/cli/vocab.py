@@ -112,7 +112,7 @@ def run(arguments: Namespace) -> None:
     if share and not 5e-10 <= share <= 0.5:
         raise InputError(f"--held-out {share:g} is not a possible share; give 0, or from 5e-10 to 0.5.")
     marks = MarkCounts(basic)
-    how = flags.given(arguments, "core strict threads column")
+    how = flags.selected(arguments, "core strict threads column")
     how["special_tokens"] = special
     how["held_out"] = round(1 / share) if share else 0  # one line in so many
     how["marks"] = marks
@@ -122,7 +122,7 @@ def run(arguments: Namespace) -> None:
         warn(flags.invalid_text(counted.n_invalid))
 
     def learn(objective: str, size: int) -> Tokenizer:
-        learning = flags.given(arguments, "core alphabet_limit min_frequency unused")
+        learning = flags.selected(arguments, "core alphabet_limit min_frequency unused")
         learning["objective"] = objective
         learning["user_tokens"] = arguments.user_token
         shown = not arguments.quiet

@@ -337,11 +337,12 @@ class FlatParameters:
 
     def __init__(self, table: list[Entry], flat: np.ndarray | None, dtype: Any) -> None:
         self.table = table
-        ends = np.cumsum([entry.size for entry in table])
         self._places = {}  # where each entry begins
-        for entry, end in zip(table, ends, strict=True):
-            self._places[entry.name] = (int(end) - entry.size, entry)
-        self.flat = np.zeros(self.count(), dtype) if flat is None else flat
+        begin = 0
+        for entry in table:
+            self._places[entry.name] = (begin, entry)
+            begin += entry.size
+        self.flat = np.zeros(begin, dtype) if flat is None else flat
 
     @property
     def flat(self) -> Array:

@@ -7,7 +7,7 @@ from reprlib import repr as short
 from minibert.base.errors import InputError, did_you_mean
 from minibert.base.reading import PIECE_BYTES, Progress, byte_pieces, suffix_of
 from minibert.base.terminal import counted
-from minibert.data.lines import JSON_LINES, delimiter_in, json_lines, shown, table_rows
+from minibert.data.lines import JSON_LINES, TABLES, delimiter_in, json_lines, shown, table_rows
 from minibert.data.wikipedia import articles
 
 DOCUMENTS = {
@@ -15,7 +15,6 @@ DOCUMENTS = {
     "table": "a document in each row of a table",
     "wikipedia": "articles of a dump of Wikipedia",
 }
-TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}  # the delimiter between columns, by suffix
 
 
 def format_of(file: Path) -> str:

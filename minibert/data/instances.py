@@ -215,8 +215,9 @@ class Instances:
             When this text has no such position.
         """
         for block in self.drawn_blocks(position):
-            is_wanted = np.ones(len(block), bool)
-            for (sequence, spans), after in zip(self.make(block, is_wanted), block.ends, strict=True):
+            made = self.make(block, is_wanted=np.ones(len(block), bool))
+            for instance, after in zip(made, block.ends, strict=True):
+                sequence, spans = instance
                 yield sequence, after, spans
 
     def drawn_blocks(self, position: Position = BEGINNING) -> Iterator[DrawnBlock]:

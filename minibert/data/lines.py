@@ -17,6 +17,7 @@ from minibert.base.terminal import counted
 
 OPENING = re.compile(r"\[\s*(\{.*)?")  # beginning of an array of objects
 JSON_LINES = (".jsonl", ".ndjson", ".json")
+TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}  # the usual delimiter between columns, by suffix
 DELIMITERS = ";,\t|"  # possible ones, where a table does not have the usual one
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # at most, of a header in an error
 LARGEST = sys.float_info.max
@@ -147,9 +148,9 @@ def table_rows(
         table = _quoted_rows(file, (line for _, line in read(progress=progress)), delimiter)
     elif in_memory:
         lines = list(read(progress=progress))
-        table = _between_tabs(file, lines, _quoting(file, lines.__iter__))
+        table = _tab_separated(file, lines, _is_quoted(file, lines.__iter__))
     else:
-        table = _between_tabs(file, read(progress=progress), _quoting(file, read))
+        table = _tab_separated(file, read(progress=progress), _is_quoted(file, read))
     return (row for row in table if row[1] or blank)
 
 
@@ -179,7 +180,9 @@ def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
     """
     lines = (line for _, line in numbered_lines(file, in_memory=False) if line.strip())
     header = next(lines, "")
-    name = _without_quotes(header) if _is_whole(header) else header
+    name = header
+    if header.startswith('"') and _is_whole(header):
+        name = header[1:-1].replace('""', '"')
     if usual in header or name in names:
         return usual
     return other_delimiter(header, usual) or usual
@@ -226,8 +229,8 @@ def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iter
         first = reader.line_num + 1
 
 
-def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) -> str:
-    """Detect, from all lines of a tab-separated table, how its columns are quoted.
+def _is_quoted(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) -> bool:
+    """Detect, from all lines of a tab-separated table, whether its columns are quoted as in CSV.
 
     Parameters
     ----------
@@ -238,9 +241,8 @@ def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) ->
 
     Returns
     -------
-    str
-        "none": quotation marks are text; "columns": quoted columns have no tabs or line ends in them; "csv":
-        they may have.
+    bool
+        False if quotation marks are text, or there are none.
     """
     widths = set()
     whole = bare = 0  # properly quoted columns; first line with a column that only begins with a mark
@@ -256,33 +258,28 @@ def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) ->
             else:
                 bare = bare or number
     if not whole and not bare:
-        return "none"
+        return False
     if len(widths) == 1 and not bare:
-        return "columns"
+        return True
     if len(widths) > 1 or widths == {1}:  # quoted columns may contain tabs or line ends
         with suppress(InputError):
             quoted = _quoted_rows(file, (line for _, line in read()), "\t")
             if len({len(row) for _, row in quoted if row}) == 1:
-                return "csv"
+                return True
     if whole and bare:
         warn(
             f"{file}: a column of line {bare:,} begins with a quotation mark and does not end with "
             f"one, so that the quotation marks around {counted(whole, 'other column')} are taken as text, "
             "too; quote all columns that begin with one as CSV does, or none."
         )
-    return "none"
+    return False
 
 
-def _between_tabs(file: str | Path, lines: Iterable[tuple[int, str]], quoting: str) -> Iterator[Row]:
-    """Yield the rows of a tab-separated table, quoted as `_quoting` says."""
-    if quoting == "csv":
-        yield from _quoted_rows(file, (line for _, line in lines), "\t")
-        return
-    for number, line in lines:
-        row = _cells(line)
-        if quoting == "columns":
-            row = list(map(_without_quotes, row))
-        yield number, row
+def _tab_separated(file: str | Path, lines: Iterable[tuple[int, str]], is_quoted: bool) -> Iterator[Row]:
+    """Yield the rows of a tab-separated table, whose columns are quoted as in CSV or not at all."""
+    if is_quoted:
+        return _quoted_rows(file, (line for _, line in lines), "\t")
+    return ((number, _cells(line)) for number, line in lines)
 
 
 def _cells(line: str) -> list[str]:
@@ -294,12 +291,6 @@ def _cells(line: str) -> list[str]:
 def _is_whole(cell: str) -> bool:
     """Return whether a column is unquoted, or quoted as in CSV."""
     return not cell.startswith('"') or _QUOTED.fullmatch(cell) is not None
-
-
-def _without_quotes(cell: str) -> str:
-    if not cell.startswith('"'):
-        return cell
-    return cell[1:-1].replace('""', '"')
 
 
 def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -23,6 +23,7 @@ from minibert.data import ner
 from minibert.data.glue import TextExample
 from minibert.data.lines import (
     JSON_LINES,
+    TABLES,
     delimiter_in,
     json_lines,
     number_in,
@@ -33,7 +34,7 @@ from minibert.data.lines import (
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
 
-DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
+DELIMITERS = TABLES | {".txt": "\t"}
 SEPARATOR = "|"  # between several labels in a column
 # Usual names, letters only, of the column that numbers the sentences of a table with one word per row.
 _NAMES = "sentence sentenceid sentenceno sentencenr sentencenumber sentenceindex sentenceidx"

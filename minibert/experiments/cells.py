@@ -21,7 +21,7 @@ from minibert.base.errors import InputError, MissingFile, naming
 from minibert.base.files import atomic_json
 from minibert.base.json_files import read_json
 from minibert.base.model_names import VOCABULARY_FILE, WEIGHTS_FILE, kept_steps
-from minibert.base.options import MOST, RunOptions
+from minibert.base.options import MOST, PRETRAINING_FILE, RunOptions
 from minibert.core.config import BertConfig
 from minibert.data.corpus import embedded_corpus, find_files, sentences
 from minibert.data.glue import TASKS as GLUE
@@ -493,6 +493,21 @@ class Plan:
         return Cell(self.baseline_name(column), "baseline", lambda: settings, 0.0, run)
 
 
+def baseline_field(split: str) -> str:
+    """Return the field that names the strongest baseline, in the result of a baseline's cell.
+
+    Parameters
+    ----------
+    split : str
+        "dev" or "test".
+
+    Returns
+    -------
+    str
+    """
+    return "baseline" if split == "dev" else f"baseline of {split}"
+
+
 def pretraining_name(model: str, seed: int) -> str:
     """Name the cell of a pre-training.
 
@@ -518,7 +533,7 @@ def _settings(options: Any, *paths: str) -> dict[str, Any]:
 
 def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
     """Pre-train, and keep only the checkpoints that Figure 5 needs."""
-    stored = folder / "training.json"
+    stored = folder / PRETRAINING_FILE
     report = pretrain(options, folder, resume=stored.exists(), show=show)
     result: Result = {}
     for name in ("loss", "text_unigram", "accuracy", "next_accuracy", "next_majority"):
@@ -566,8 +581,7 @@ def _baseline(options: FinetuneOptions, with_test: bool) -> Result:
     for split in ("dev", "test") if with_test else ("dev",):
         examples = _measured_on(task, options, split)
         name, predictions = strongest(task, train, examples, task.labels(train))
-        field = "baseline" if split == "dev" else f"baseline of {split}"
-        result[field] = name
+        result[baseline_field(split)] = name
         result[split] = measured(task, examples, predictions).to_json()
     return result
 

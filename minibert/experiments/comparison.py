@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from minibert.api.runs import PRETRAINING_FILE, Run
+from minibert.api.runs import Run
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path, require_intact
 from minibert.base.foreign_names import explains_foreign_attributes
+from minibert.base.options import PRETRAINING_FILE
 from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
 from minibert.finetuning.examples import asked_examples
@@ -294,11 +295,7 @@ class Comparison:
         data = getattr(run.options, "data", "")
         if not os.path.exists(data):  # False as well of a name that is too long
             raise InputError(f"The data that it was fine-tuned on, '{data}', are not there.")
-        checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
-        if checksum is None:
-            raise InputError(
-                f"'{run.folder}' is of an earlier version, which stored no checksum of predictions."
-            )
+        checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS, -1)
         require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
         examples = asked_examples(task, run.folder, None, "dev", same_task=True)
         predictions = stored_predictions(run.folder, len(examples))

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.experiments.cells import Plan, pretraining_name
+from minibert.base.json_files import finite
+from minibert.experiments.cells import Plan, baseline_field, pretraining_name
 from minibert.experiments.runner import Results
 from minibert.experiments.scales import ROLES
 from minibert.experiments.tables import NOTHING, TABLES, Column, Ordering, Row, Table
@@ -86,20 +87,12 @@ class Judged(NamedTuple):
             "table": self.table.name,
             "columns": self.titles,
             "left_out": dict(self.left_out),
-            "cells": [_finite(fields) for fields in cells],
-            "verdicts": [_finite(fields) for fields in verdicts],
+            "cells": finite(cells),
+            "verdicts": finite(verdicts),
         }
 
 
-def _finite(fields: dict[str, Any]) -> dict[str, Any]:
-    """Replace infinite numbers, which JSON lacks, by None."""
-    return {
-        name: None if isinstance(value, float) and not np.isfinite(value) else value
-        for name, value in fields.items()
-    }
-
-
-def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Sequence[int]) -> list[Judged]:
+def judge_all(plan: Plan, tables: Sequence[Table], results: Results, seeds: Sequence[int]) -> list[Judged]:
     """Judge the given tables, and those of earlier calls.
 
     An earlier call is recognised by a result that only one table of TABLES can have asked for: a row, or the
@@ -108,7 +101,7 @@ def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Seque
     Parameters
     ----------
     plan : Plan
-    asked : sequence of Table
+    tables : sequence of Table
         Tables to judge with `seeds`.
     results : Results
         All results in the folder, including those of earlier calls.
@@ -129,12 +122,12 @@ def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Seque
         with_results.update(name.split("/"))
     unambiguous = {part for part in with_results if number_of_tables[part] == 1}
     every_seed = [n for n in range(MOST_SEEDS) if f"seed{n}" in with_results]
-    asked_by_name = {table.name: table for table in asked}
+    tables_by_name = {table.name: table for table in tables}
     chosen: dict[str, tuple[Table, Sequence[int]]] = {}
     for name, table in TABLES.items():
-        if name in asked_by_name or name_parts_of[name] & unambiguous:
+        if name in tables_by_name or name_parts_of[name] & unambiguous:
             chosen[name] = table, every_seed
-    for name, table in asked_by_name.items():
+    for name, table in tables_by_name.items():
         chosen[name] = table, seeds
     judged = []
     for table, seeds_of_table in chosen.values():
@@ -225,11 +218,9 @@ def _baseline(judged: Judged, plan: Plan, column: Column, results: Results) -> O
     cell = plan.baseline_name(column)
     if cell not in results:
         return None
-    field = f"baseline of {column.split}"
-    # Results on dev, and those of earlier versions, store a single name for all splits.
-    result = {field: results[cell]["baseline"]} | results[cell]
+    result = results[cell]
     outcomes = Outcomes.from_json(result[column.split])
-    judged.baselines[column.name] = result[field], outcomes.score()
+    judged.baselines[column.name] = result[baseline_field(column.split)], outcomes.score()
     return outcomes
 
 

@@ -29,6 +29,7 @@ from minibert.base.files import (
 )
 from minibert.base.json_files import parse_json, read_json
 from minibert.base.machine import cores
+from minibert.base.options import STORED
 from minibert.base.terminal import some_of
 from minibert.experiments import smoke_tasks
 from minibert.experiments.cells import ASKED, SUBMISSION, Cell, Plan, Result
@@ -127,7 +128,7 @@ def _check_folder(out: Path) -> None:
     begun = (out / MADE).is_dir()
     if not begun and (out / ASKED).exists():
         begun = "vocab_size" in read_json(out / ASKED)
-    if (names and not begun) or {"training.json", "finetune.json"}.intersection(names):
+    if (names and not begun) or STORED.keys() & names:
         raise InputError(f"'{out}' holds {some_of(names)} of something else; choose another `out`.")
 
 
@@ -298,7 +299,7 @@ def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
     if path.exists():
         text = read_bytes(path).decode("utf-8", "replace")
     for number, line in enumerate(text.splitlines(), start=1):
-        fields = _checked(line)
+        fields = _intact_fields(line)
         if fields:
             lines[fields["cell"]] = fields
         else:
@@ -306,10 +307,10 @@ def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
     return lines
 
 
-def _checked(text: str) -> dict[str, Any] | None:
-    """Return the contents of a line; None if it is damaged."""
+def _intact_fields(line: str) -> dict[str, Any] | None:
+    """Return the fields of a line whose checksum is right; None if it is damaged."""
     with suppress(ValueError):
-        fields = parse_json(text)
+        fields = parse_json(line)
         if isinstance(fields, dict) and fields.pop("crc32", None) == digest(fields):
             return fields
     return None

@@ -76,15 +76,11 @@ class Outcomes(NamedTuple):
             return 0.0
         return 2 * right / (predicted + expected)
 
-    def parts(self, grouped: bool = True) -> np.ndarray:
+    def parts(self) -> np.ndarray:
         """Return what each example contributes: the mean is the metric, the spread its sampling noise.
 
-        Micro F1 is not a mean over examples; its parts are those of its linearisation.
-
-        Parameters
-        ----------
-        grouped : bool, default True
-            If there are groups, add up the examples of each group, because they are not independent.
+        Micro F1 is not a mean over examples; its parts are those of its linearisation. The examples of a
+        group are added up, because they are not independent.
 
         Returns
         -------
@@ -97,7 +93,7 @@ class Outcomes(NamedTuple):
             marked = self.values[:, 1] + self.values[:, 2]
             excess = 2 * self.values[:, 0] - score * marked
             parts = score + excess / (marked.mean() or 1.0)
-        if not self.groups or not grouped:
+        if not self.groups:
             return parts
         begins = np.cumsum((0, *self.groups[:-1]))
         mean = parts.mean()
@@ -216,13 +212,12 @@ class Judge:
         shapes = {(outcomes.kind, outcomes.values.shape) for outcomes in everything}
         if len(shapes) > 1:
             raise InputError(f"Outcomes of one column are {sorted(shapes)}; give the same examples.")
-        # Results of earlier versions have no groups; if there are some, no row is grouped.
-        grouped = len({outcomes.groups for outcomes in everything}) == 1
+        if len({outcomes.groups for outcomes in everything}) > 1:
+            raise InputError("Outcomes of one column differ in their groups; give the same examples.")
         self._parts = {
-            row: {seed: outcomes.parts(grouped) for seed, outcomes in seeds.items()}
-            for row, seeds in rows.items()
+            row: {seed: outcomes.parts() for seed, outcomes in seeds.items()} for row, seeds in rows.items()
         }
-        self._floor = floor.parts(grouped) if floor else None
+        self._floor = floor.parts() if floor else None
         self._within, self._residual = _noise_of_seeds(rows if pool is None else pool)
 
     def estimate(self, row: str) -> Estimate:

@@ -12,29 +12,8 @@ from minibert.model.head_kinds import OF_CLASSES
 from minibert.tasks.task import Labels, Task
 
 
-def refuse_balancing_twice(options: FinetuneOptions) -> None:
-    """Refuse options of a new run that even out the classes both in the loss and in the batches.
-
-    Runs of earlier versions may have such options, and are resumed with them.
-
-    Parameters
-    ----------
-    options : FinetuneOptions
-        Options of the run.
-
-    Raises
-    ------
-    InputError
-        When both `class_weights` and `sampling` are "balanced".
-    """
-    if options.class_weights == options.sampling == BALANCED:
-        both = {"class_weights": BALANCED, "sampling": BALANCED}
-        what = "class_weights='balanced' and sampling='balanced' both even out the classes"
-        raise InputError(f"{what}; give one of them.", **both)
-
-
 def check_balance(options: FinetuneOptions, task: Task) -> None:
-    """Refuse to balance classes for a task that does not classify whole texts.
+    """Refuse to balance classes for a task that does not classify whole texts, and to balance them twice.
 
     Parameters
     ----------
@@ -46,8 +25,13 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     Raises
     ------
     InputError
-        When the options balance classes, and the task has none.
+        When the options balance classes, and the task has none; when they do so both in the loss and in the
+        batches.
     """
+    if options.class_weights == options.sampling == BALANCED:
+        both = {"class_weights": BALANCED, "sampling": BALANCED}
+        what = "class_weights='balanced' and sampling='balanced' both even out the classes"
+        raise InputError(f"{what}; give one of them.", **both)
     for name in ("class_weights", "sampling"):
         value = getattr(options, name)
         if value is not None and task.kind not in OF_CLASSES:

@@ -15,7 +15,7 @@ from minibert.base.json_files import read_json
 from minibert.training.loop import State
 
 BEST, BEST_FILE = "best", "dev.json"
-CHECKSUMS = "best_crc32"  # key in the plan; runs of early versions have none
+CHECKSUMS = "best_crc32"  # key in the plan
 FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions": list}  # in BEST_FILE
 ADVICE = "put an intact copy there and continue with resume=True, or start again in another `out`"
 
@@ -67,7 +67,7 @@ def check_resumed(
     if "best" not in state.plan:
         return
     try:
-        if _read(folder)["step"] > state.step:
+        if stored_epoch(folder)["step"] > state.step:
             del state.plan["best"]
             state.plan.pop("best_step", None)
         else:
@@ -106,12 +106,29 @@ def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, An
         delivered = folder / name
         path = delivered if delivered.exists() and not kept.exists() else kept
         wrong = "" if path.is_file() else "is missing"
-        if not wrong and name in checksums and crc32_of(path) != checksums[name]:
+        if not wrong and crc32_of(path) != checksums.get(name):
             wrong = "is damaged: its checksum differs"
         if wrong:
             raise InputError(f"{path} {wrong}, so the best epoch can't be delivered; {ADVICE}.")
-    return _read(folder)
+    return stored_epoch(folder)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def stored_epoch(folder: Path) -> dict[str, Any]:
+    """Return what is stored about the best epoch, without looking at the files of its model.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+
+    Returns
+    -------
+    dict
+        What was given to `save_best`.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, or not JSON with these fields.
+    """
     return read_json(folder / BEST / BEST_FILE, FIELDS, ADVICE, largest=sys.maxsize)  # any number of examples

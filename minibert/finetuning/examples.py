@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,23 +78,7 @@ def read_examples(
     if rows is not None and rows.dev is not None:
         train, dev = rows.train, rows.dev
     elif options.split_dev is None:
-        if data.is_file():
-            advice = "say which share of it is for dev, such as split_dev=0.1"
-            message = f"'{data}' is one file; {advice}, or name a folder with train and dev files."
-            raise InputError(message, split_dev=0.1)
-        try:
-            train = task.read(data, "train")
-        except MissingFile as error:
-            other = f"{task.name}-dev"
-            if other not in registry.TASKS:
-                raise
-            advice = f"Without a train file the task {other} learns from a part of the dev file."
-            raise MissingFile(f"{error} {advice}", **error.arguments) from error
-        try:
-            dev = task.read(data, "dev")
-        except MissingFile as error:
-            advice = "Add one, or give split_dev=0.1 to evaluate on a part of the train file."
-            raise MissingFile(f"{error} {advice}", **error.arguments, split_dev=0.1) from error
+        train, dev = _train_and_dev_files(task, data)
     else:
         stratified = options.stratified and task.kind in OF_CLASSES
         examples = _the_one_file(task, options) if rows is None else rows.train
@@ -101,6 +86,28 @@ def read_examples(
         train, dev = split(examples, options.split_dev, stratified, instead)
     train = subset(train, options.train_examples)
     dev = subset(dev, options.dev_examples)
+    return train, dev
+
+
+def _train_and_dev_files(task: Task, data: Path) -> tuple[list[Any], list[Any]]:
+    """Read a folder's train and dev files; where one is missing, the error says what can be done without."""
+    if data.is_file():
+        advice = "say which share of it is for dev, such as split_dev=0.1"
+        message = f"'{data}' is one file; {advice}, or name a folder with train and dev files."
+        raise InputError(message, split_dev=0.1)
+    try:
+        train = task.read(data, "train")
+    except MissingFile as error:
+        other = f"{task.name}-dev"
+        if other not in registry.TASKS:
+            raise
+        advice = f"Without a train file the task {other} learns from a part of the dev file."
+        raise MissingFile(f"{error} {advice}", **error.arguments) from error
+    try:
+        dev = task.read(data, "dev")
+    except MissingFile as error:
+        advice = "Add one, or give split_dev=0.1 to evaluate on a part of the train file."
+        raise MissingFile(f"{error} {advice}", **error.arguments, split_dev=0.1) from error
     return train, dev
 
 
@@ -135,18 +142,11 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
     return labelled[0]
 
 
-def asked_examples(
-    task: Task,
-    folder: Path,
-    data: str | Path | None,
-    split: str,
-    same_task: bool,
-    divided: bool | None = None,
-) -> list[Any]:
-    """Read the examples that a fine-tuned model is asked about: never, by mistake, its training data.
+class EvaluationData:
+    """The examples that a fine-tuned model is asked about: never, by mistake, those that it was trained on.
 
-    If the run divided its data by `split_dev`, "train" and "dev" are these parts, also when the data are
-    given.
+    If the run divided its data by `split_dev`, "train" and "dev" are these parts, also where the data are
+    given: the same path, or a copy of the file, whose columns may have other names.
 
     Parameters
     ----------
@@ -158,120 +158,121 @@ def asked_examples(
         A folder of the task's files, or one file; None for the data that the model was fine-tuned on.
     split : str
         "train", "dev" or "test".
-    same_task : bool
-        Whether the model was fine-tuned for this task.
-    divided : bool, optional
-        What `is_divided` returns for these arguments; by default it is asked.
-
-    Returns
-    -------
-    list
 
     Raises
     ------
     InputError
-        When the files can't be read, or the test part of divided data is asked for.
-
-    Notes
-    -----
-    In the folder of a run, the first row that applies decides:
-
-    `data` is given, and the run did not divide it   the split of `data`
-    "test", and the run's data are one file          InputError
-    "test"                                           the split of the run's data
-    the run divided its data                         its train or dev part
-    "dev", for the task of the model                 its dev set, by which it chose the best epoch
-    otherwise                                        the split of the run's data
-
-    Divided data that have changed since then are refused.
-    """
-    if not (folder / OPTIONS_FILE).exists():
-        if data is None:
-            raise InputError(f"'{folder}' does not say what it was fine-tuned on; give the data.")
-        return task.read(Path(data), split)
-    options = FinetuneOptions.load(folder / OPTIONS_FILE)
-    if data is None and not Path(options.data).exists():
-        advice = "give their present folder as `data`."
-        raise InputError(
-            f"The data that '{folder}' was fine-tuned on, '{options.data}', are not there; {advice}"
-        )
-    if data is not None and not (_is_divided(task, options, Path(data)) if divided is None else divided):
-        return task.read(Path(data), split)
-    if split == "test" and Path(data or options.data).is_file():
-        what = f"is the file that '{folder}' was trained on, and it has no test part"
-        advice = "give another file, or ask for dev, the part that was held out."
-        raise InputError(f"'{data or options.data}' {what}; {advice}")
-    if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
-        return task.read(Path(options.data), split)
-    if options.split_dev is not None and same_task:
-        return _divided(task, folder, options, Path(data or options.data), split)
-    train, dev = read_examples(task, options)
-    return dev if split == "dev" else train
-
-
-def source_of(
-    task: Task,
-    folder: Path,
-    data: str | Path | None,
-    split: str,
-    divided: bool | None = None,
-) -> str:
-    """Return what errors and reports call the examples that `asked_examples` reads for the same arguments.
-
-    Parameters
-    ----------
-    task : Task
-        The task to ask.
-    folder : Path
-        Folder of the model.
-    data : str, Path or None
-        As for `asked_examples`.
-    split : str
-        As for `asked_examples`.
-    divided : bool, optional
-        As for `asked_examples`.
-
-    Returns
-    -------
-    str
-        The data and the split. A file without splits has only its own name.
+        When the options in the folder are damaged.
 
     Examples
     --------
-    >>> source_of(registry.create("rte"), Path("runs/rte"), "glue", "dev")
+    >>> EvaluationData(registry.create("rte"), Path("runs/rte"), "glue", "dev").source
     'glue, dev'
     """
-    if data is None:
-        return f"the data of {folder}, {split}"
-    if not Path(data).is_file():
-        return f"{data}, {split}"
-    if split == "test":
-        return str(data)
-    is_part = is_divided(task, folder, data) if divided is None else divided
-    return f"{data}, {split}" if is_part else str(data)
+
+    def __init__(self, task: Task, folder: Path, data: str | Path | None, split: str) -> None:
+        self._task = task
+        self._folder = folder
+        self._data = None if data is None else Path(data)
+        self._split = split
+        self._options: FinetuneOptions | None = None  # those of the run, if the folder is that of one
+        if (folder / OPTIONS_FILE).exists():
+            self._options = FinetuneOptions.load(folder / OPTIONS_FILE)
+
+    @cached_property
+    def _is_divided(self) -> bool:
+        """Whether `data` are the file that the run divided, or a copy; to find out, both are read."""
+        data, options = self._data, self._options
+        if data is None or options is None or options.split_dev is None:
+            return False
+        if data.resolve() == Path(options.data).resolve():
+            return True
+        try:
+            return data.is_file() and self._task.read(data, "dev") == _the_one_file(
+                _own_task(options), options
+            )
+        except InputError:  # it is raised again where the data are read
+            return False
+
+    @property
+    def source(self) -> str:
+        """What errors and reports call the examples: the data and, unless it is a whole file, the split."""
+        data, split = self._data, self._split
+        if data is None:
+            return f"the data of {self._folder}, {split}"
+        is_whole_file = data.is_file() and (split == "test" or not self._is_divided)
+        return str(data) if is_whole_file else f"{data}, {split}"
+
+    def read(self, same_task: bool) -> list[Any]:
+        """Read the examples.
+
+        Parameters
+        ----------
+        same_task : bool
+            Whether the model was fine-tuned for this task.
+
+        Returns
+        -------
+        list
+
+        Raises
+        ------
+        InputError
+            When the files can't be read, the test part of divided data is asked for, or divided data have
+            changed since the run divided them.
+
+        Notes
+        -----
+        In the folder of a run, the first row that applies decides:
+
+        `data` is given, and the run did not divide it   the split of `data`
+        "test", and the run's data are one file          InputError
+        "test"                                           the split of the run's data
+        the run divided its data                         its train or dev part
+        "dev", for the task of the model                 its dev set, by which it chose the best epoch
+        otherwise                                        the split of the run's data
+        """
+        task, folder, split, options = self._task, self._folder, self._split, self._options
+        if options is None and self._data is None:
+            raise InputError(f"'{folder}' does not say what it was fine-tuned on; give the data.")
+        if self._data is not None and not self._is_divided:
+            return task.read(self._data, split)
+        assert options is not None  # since there are no other data, or the run divided them
+        if self._data is None and not Path(options.data).exists():
+            advice = "give their present folder as `data`."
+            raise InputError(
+                f"The data that '{folder}' was fine-tuned on, '{options.data}', are not there; {advice}"
+            )
+        data = self._data or Path(options.data)
+        if split == "test" and data.is_file():
+            what = f"is the file that '{folder}' was trained on, and it has no test part"
+            advice = "give another file, or ask for dev, the part that was held out."
+            raise InputError(f"'{data}' {what}; {advice}")
+        if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
+            return task.read(Path(options.data), split)
+        if options.split_dev is not None and same_task:
+            return _divided(task, folder, options, data, split)
+        train, dev = read_examples(task, options)
+        return dev if split == "dev" else train
 
 
-def is_divided(task: Task, folder: Path, data: str | Path | None) -> bool:
-    """Return whether these data are, for the model in a folder, the file that its run divided, or a copy.
-
-    To find out, both are read.
+def asked_examples(
+    task: Task, folder: Path, data: str | Path | None, split: str, same_task: bool
+) -> list[Any]:
+    """Read the examples that a fine-tuned model is asked about, as `EvaluationData` describes them.
 
     Parameters
     ----------
-    task : Task
-        As for `asked_examples`.
-    folder : Path
-        As for `asked_examples`.
-    data : str, Path or None
-        As for `asked_examples`.
+    task, folder, data, split
+        As for `EvaluationData`.
+    same_task : bool
+        As for its method `read`.
 
     Returns
     -------
-    bool
+    list
     """
-    if data is None or not (folder / OPTIONS_FILE).exists():
-        return False
-    return _is_divided(task, FinetuneOptions.load(folder / OPTIONS_FILE), Path(data))
+    return EvaluationData(task, folder, data, split).read(same_task)
 
 
 def _divided(task: Task, folder: Path, options: FinetuneOptions, data: Path, split: str) -> list[Any]:
@@ -304,7 +305,7 @@ def _columns(task: Task) -> dict[str, Any]:
     return getattr(task, "columns", {})
 
 
-def _require_unchanged(folder: Path, data: str | Path, dev: list[Any]) -> None:
+def _require_unchanged(folder: Path, data: Path, dev: list[Any]) -> None:
     """Raise InputError if data have changed since a run divided them.
 
     Which examples are in dev depends on all of them, so the dev part of changed data has trained ones in it.
@@ -313,21 +314,6 @@ def _require_unchanged(folder: Path, data: str | Path, dev: list[Any]) -> None:
     if "dev_crc32" in report and report["dev_crc32"] != fingerprint(dev):
         what = f"'{data}' has changed since '{folder}' was trained on it, so its dev part is another one"
         raise InputError(f"{what}, with trained examples in it; restore the file, or give other data.")
-
-
-def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
-    """Return whether a run divided these data into train and dev: the same path, or a copy of the file.
-
-    The copy may have other names of columns, with which the task reads it.
-    """
-    if options.split_dev is None:
-        return False
-    if data.resolve() == Path(options.data).resolve():
-        return True
-    try:
-        return data.is_file() and task.read(data, "dev") == _the_one_file(_own_task(options), options)
-    except InputError:  # it is raised again where the data are read
-        return False
 
 
 def fingerprint(*parts: Sequence[Any]) -> int:
@@ -387,9 +373,12 @@ def trained_texts(*folders: Path) -> frozenset[int]:
         When a file of checksums is damaged.
     """
     advice = "remove it: it only serves to recognise texts of the training"
-    paths = [folder / TRAINED_TEXTS for folder in folders]
-    stored = [read_json(path, {"crc32": list[int]}, advice) for path in paths if path.exists()]
-    return frozenset().union(*(file["crc32"] for file in stored))
+    checksums: set[int] = set()
+    for folder in folders:
+        path = folder / TRAINED_TEXTS
+        if path.exists():
+            checksums.update(read_json(path, {"crc32": list[int]}, advice)["crc32"])
+    return frozenset(checksums)
 
 
 def warn_of_trained_texts(examples: Sequence[Any], trained: Set[int]) -> None:

@@ -25,7 +25,7 @@ from minibert.model.head_kinds import KINDS, SIMILARITY
 from minibert.model.params import Head, Parameters, precision_for
 from minibert.model.positions import with_positions
 from minibert.tasks import batches, registry
-from minibert.tasks.batches import Done, nothing
+from minibert.tasks.batches import Done, ignore_progress
 from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
@@ -199,12 +199,12 @@ class Finetuned:
             dtype = engines.quickest_dtype(engine)
         from_transformers = foreign.read_foreign(folder, dtype)
         if from_transformers is not None:
-            asked = foreign.task_for(from_transformers, task)
+            task = foreign.task_for(from_transformers, task)
             _, stored, config, params, report = from_transformers
         else:
             stored = TaskFile.load(folder)
-            asked = _task_for(folder, stored, task)
-            head = asked.head(stored.labels)
+            task = _task_for(folder, stored, task)
+            head = task.head(stored.labels)
             precision = precision_for(dtype)
             config, params, report = hub.load(folder, precision, head)
             if any(name.startswith(LSTM) for name in report.unused):
@@ -212,12 +212,12 @@ class Finetuned:
         ops = engines.create(engine, threads, dtype)
         tokenizer = Tokenizer.from_pretrained(folder)
         if report.missing:
-            raise _incomplete(folder, asked, stored, report)
+            raise _incomplete(folder, task, stored, report)
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
         return cls(
             folder=folder,
-            task=asked,
+            task=task,
             labels=stored.labels,
             tuned=dict(stored.tuned),
             max_length=stored.max_length,
@@ -276,7 +276,7 @@ class Finetuned:
         made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
         return as_sequence(made)
 
-    def outputs(self, features: Features, done: Done = nothing) -> list[Array]:
+    def outputs(self, features: Features, done: Done = ignore_progress) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`.
 
         Parameters
@@ -313,21 +313,21 @@ def _incomplete(
 
 def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
     """Choose the task to ask a model of minibert's: its own, or another one with the same answers."""
-    stored_task = registry.create(stored.task, stored.columns, stored.long_texts)
-    asked = stored_task if task is None else task
-    means_the_same = asked.name in registry.CUSTOM_TABLES or registry.same_answers(
-        stored_task.name, asked.name
-    )
-    alike = asked.kind == stored_task.kind or {asked.kind, stored_task.kind} <= set(SIMILARITY)
-    if task and not (means_the_same and alike and asked.labels(()) in ((), stored.labels)):
+    own_task = registry.create(stored.task, stored.columns, stored.long_texts)
+    if task is None:
+        return own_task
+    means_the_same = task.name in registry.CUSTOM_TABLES or registry.same_answers(own_task.name, task.name)
+    has_same_head = task.kind == own_task.kind or {task.kind, own_task.kind} <= set(SIMILARITY)
+    has_same_labels = task.labels(()) in ((), stored.labels)
+    if not (means_the_same and has_same_head and has_same_labels):
         trained = f"The model in '{folder}' was fine-tuned for {stored.task}"
-        raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
-    if asked.name == stored_task.name:
-        asked = stored_task  # with the columns that it was trained on
-    elif asked.name in ("classify", "regress") and stored_task.pair:
-        asked = registry.create(asked.name, {"second": "second"})
-    asked.long = stored_task.long
-    return asked
+        raise InputError(f"{trained}, which has other answers than {task.name}; choose another model.")
+    if task.name == own_task.name:
+        return own_task  # with the columns that it was trained on
+    if task.name in ("classify", "regress") and own_task.pair:
+        task = registry.create(task.name, {"second": "second"})
+    task.long = own_task.long
+    return task
 
 
 def as_sequence(features: Iterable[Feature]) -> Features:

@@ -36,10 +36,6 @@ LONG = ("cut", "windows")
 MOST_WINDOWS = 8
 BALANCED = "balanced"  # value of `class_weights` and of `sampling`
 TOKEN_BUDGET = 4096  # most tokens of a batch in prediction
-PAIRS = {
-    "columns": "columns; give such as {'text': 'review'}",
-    "also": "folders; give such as {'snli': 'pairs'}",
-}
 SWEPT = ("batch_size", "learning_rates", "epochs")  # options of which several values make a sweep
 
 
@@ -307,6 +303,18 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         self._make_plain()
         self._normalise()
         self._check()
+        self._check_sweep()
+        if self.also_examples is not None and not self.also:
+            advice = "name them in `also`, or leave it out."
+            message = f"also_examples={self.also_examples!r} is for examples of other tasks; {advice}"
+            raise InputError(message, also_examples=self.also_examples)
+        if self.long == "cut":
+            self._refuse_window_options()
+        if self.feature_based:
+            self._refuse_what_trains_the_model()
+
+    def _check_sweep(self) -> None:
+        """Raise InputError for a sweep of too many runs, or of runs that would all be the same."""
         settings = math.prod(len(_listed(getattr(self, name))) for name in SWEPT)
         runs = (self.restarts or 1) * settings
         if runs > MOST_RUNS:
@@ -320,23 +328,25 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             ends = f"max_steps={self.max_steps!r} ends every run after the same step"
             shown = f"{ends}, so that epochs={self.epochs!r} would make no difference"
             raise InputError(f"{shown}; leave one of them out.", **both)
-        if self.also_examples is not None and not self.also:
-            advice = "name them in `also`, or leave it out."
-            message = f"also_examples={self.also_examples!r} is for examples of other tasks; {advice}"
-            raise InputError(message, also_examples=self.also_examples)
+
+    def _refuse_window_options(self) -> None:
+        """Raise InputError for options of windows, since long texts are cut."""
         for name in ("stride", "pool", "most_windows"):
             value = getattr(self, name)
-            if self.long == "cut" and value is not None:
+            if value is not None:
                 advice = "ask for windows with long='windows', or leave it out."
                 message = f"{name}={value!r} is for windows, but long texts are cut; {advice}"
                 raise InputError(message, **{name: value, "long": self.long})
-        if self.feature_based and self.long != "cut":
+
+    def _refuse_what_trains_the_model(self) -> None:
+        """Raise InputError for options of training a whole model, since LSTMs are trained on a frozen one."""
+        if self.long != "cut":
             reading = f"long={self.long!r} is for tasks with one answer per text"
             message = f"{reading}, not for feature_based={self.feature_based!r}; leave it out."
             raise InputError(message, long=self.long, feature_based=self.feature_based)
         for name in ("freeze", "bilstm", "class_weights", "sampling", "extend_positions"):
             value = getattr(self, name)
-            if self.feature_based and value != getattr(FinetuneOptions, name):
+            if value != getattr(FinetuneOptions, name):
                 both = {name: value, "feature_based": self.feature_based}
                 why = f"with feature_based={self.feature_based!r}, which trains no part of the model itself"
                 message = f"{name}={value!r} has no effect {why}; leave one of them out."
@@ -344,27 +354,33 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
 
     def _normalise(self) -> None:
         """Bring each option that can be given in several forms to the one form that is stored."""
+        columns = self._pairs_of_strings("columns", "columns; give such as {'text': 'review'}")
+        require_different([role for role, _ in columns])
         # Absolute paths, so that the run can be used from any working directory.
-        object.__setattr__(self, "data", os.path.abspath(path_of(self.data, "data")))
-        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model, "model")))
-        for name, what in PAIRS.items():
-            object.__setattr__(self, name, self._pairs_of_strings(name, what))
-        also = tuple((task, os.path.abspath(path_of(path, "also"))) for task, path in vars(self)["also"])
-        object.__setattr__(self, "also", also)
-        require_different([column for column, _ in vars(self)["columns"]])
+        also = []
+        for task, path in self._pairs_of_strings("also", "folders; give such as {'snli': 'pairs'}"):
+            also.append((task, os.path.abspath(path_of(path, "also"))))
+        stored: dict[str, Any] = {
+            "data": os.path.abspath(path_of(self.data, "data")),
+            "model": os.path.abspath(on_disk(self.model, "model")),
+            "columns": columns,
+            "also": tuple(also),
+        }
         if self.class_weights is not None and not isinstance(self.class_weights, str):
-            object.__setattr__(self, "class_weights", _weights_as_text(self.class_weights))
+            stored["class_weights"] = _weights_as_text(self.class_weights)
         for name in SWEPT:
-            object.__setattr__(self, name, self._single_or_swept(name))
+            stored[name] = self._single_or_swept(name)
+        for name, value in stored.items():
+            object.__setattr__(self, name, value)
 
-    def _pairs_of_strings(self, name: str, what: str) -> tuple[tuple[str, str], ...]:
+    def _pairs_of_strings(self, name: str, expected: str) -> tuple[tuple[str, str], ...]:
         """Return an option that was given as a dictionary, or as pairs, as pairs of strings."""
-        given = getattr(self, name)
-        pairs = given.items() if isinstance(given, dict) else given
+        value = getattr(self, name)
+        pairs = value.items() if isinstance(value, dict) else value
         try:
-            return tuple((str(key), str(value)) for key, value in pairs)
+            return tuple((str(key), str(item)) for key, item in pairs)
         except (TypeError, ValueError):
-            raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
+            raise InputError(f"{name}={value!r} are not names with {expected}.", **{name: value}) from None
 
     def _single_or_swept(self, name: str) -> Any:
         """Return the one value that an option of `SWEPT` was given, or else a tuple of its values.

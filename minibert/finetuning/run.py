@@ -27,13 +27,11 @@ from minibert.base.reading import PACKED
 from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
 from minibert.data.tables import MissingColumn
-from minibert.finetuning.balance import refuse_balancing_twice
 from minibert.finetuning.examples import (
     ANSWERS,
+    EvaluationData,
     Rows,
     asked_examples,
-    is_divided,
-    source_of,
     trained_texts,
     warn_of_trained_texts,
 )
@@ -127,7 +125,6 @@ def finetune(
                 return report
         else:
             _require_unused(out, places)
-            refuse_balancing_twice(options)
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
@@ -210,10 +207,10 @@ class _EvaluationRequest:
         self.reader = first.task
         if columns:
             self.reader = _with_columns(first, data, columns)
-        divided = is_divided(self.reader, first.folder, data)
-        self.source = source_of(self.reader, first.folder, data, split, divided)
+        evaluation_data = EvaluationData(self.reader, first.folder, data, split)
+        self.source = evaluation_data.source
         try:
-            self.examples = asked_examples(self.reader, first.folder, data, split, task is None, divided)
+            self.examples = evaluation_data.read(same_task=task is None)
         except MissingColumn as error:
             if needs_labels or error.role not in ANSWERS or error.role in (columns or {}):
                 raise
@@ -309,18 +306,24 @@ def evaluate(
         When a model is not fine-tuned or can't be averaged with the others, or the data belong to another
         task or have no labels.
     """
-    asked = _EvaluationRequest(
+    request = _EvaluationRequest(
         folders, data, split, task, columns, True, engine=engine, threads=threads, dtype=dtype
     )
-    first = asked.first
-    if not asked.all_labelled:
+    first = request.first
+    if not request.all_labelled:
         advice = "choose another, or use minibert predict."
         raise InputError(f"The split {split!r} has no labels to score against; {advice}")
     with engines.limited_threads(threads, first.ops):
-        predictions = list(asked.predictions(show))
-    measured = asked.measured(predictions)
+        predictions = list(request.predictions(show))
+    measured = request.measured(predictions)
     report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
-    return {**report, **asked.truncated(), "split": split, "source": asked.source, "models": asked.folders}
+    return {
+        **report,
+        **request.truncated(),
+        "split": split,
+        "source": request.source,
+        "models": request.folders,
+    }
 
 
 def predict(
@@ -386,16 +389,16 @@ def predict(
     if any((out / name).exists() for name in (CONFIG_FILE, *STORED)):
         raise InputError(f"out={str(out)!r} is the folder of a model; choose another.", out=str(out))
     require_folder(out)
-    asked = _EvaluationRequest(
+    request = _EvaluationRequest(
         folders, data, split, task, columns, False, engine=engine, threads=threads, dtype=dtype
     )
-    first = asked.first
-    examples = asked.examples
+    first = request.first
+    examples = request.examples
     if majority:
-        answers = _majority(first, asked.reader, data, task is None, len(examples))
+        answers = _majority(first, request.reader, data, task is None, len(examples))
     else:
-        answers = asked.predictions(show)
-    lines = out / f"{first.task.name}-{asked.part}.jsonl"
+        answers = request.predictions(show)
+    lines = out / f"{first.task.name}-{request.part}.jsonl"
     if lines.exists():
         raise InputError(f"'{out}' already holds predictions, {lines.name}; choose another `out`.")
     predictions = []
@@ -410,7 +413,7 @@ def predict(
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
         # Before the lines get their name, which says that `out` holds predictions: an interrupted call can be
         # repeated.
-        files.extend(first.task.write(out, asked.part, examples, predictions))
+        files.extend(first.task.write(out, request.part, examples, predictions))
 
     with engines.limited_threads(threads, first.ops):
         write_atomically(lines, write_lines)
@@ -419,16 +422,16 @@ def predict(
         "title": first.task.title,
         "split": split,
         "examples": len(examples),
-        "source": asked.source,
-        "models": asked.folders,
+        "source": request.source,
+        "models": request.folders,
         "files": [str(path) for path in (*files, lines)],
-        "scores": first.task.score(examples, predictions) if asked.all_labelled else None,
+        "scores": first.task.score(examples, predictions) if request.all_labelled else None,
     }
-    report |= asked.truncated()
+    report |= request.truncated()
     if isinstance(first.task, ManyLabels):
-        report["thresholds"] = first.task.thresholds(first.labels, averaged_tuned(asked.models))
-    if asked.all_labelled:
-        measured = asked.measured(predictions)
+        report["thresholds"] = first.task.thresholds(first.labels, averaged_tuned(request.models))
+    if request.all_labelled:
+        measured = request.measured(predictions)
         report |= results.compared_with_majority(measured) | results.compared_with_constant(measured)
     return report
 

@@ -19,6 +19,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, atomic_text, crc32_of, remove_leftovers
 from minibert.base.json_files import parse_json
 from minibert.base.machine import cores
+from minibert.base.model_names import CHECKPOINTS
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
@@ -37,7 +38,6 @@ from minibert.tasks.task import Mistake, Tuned
 from minibert.training.loop import Loop, State, train
 from minibert.training.runlog import OnLog, RunLog, info_if, logger
 
-CHECKPOINTS = "checkpoints"
 DEV_PREDICTIONS = "dev_predictions.json"
 
 
@@ -264,20 +264,20 @@ class Run(ABC):
         self.require_same_data(state.plan.get("data"))
         return state
 
-    def require_same_data(self, fingerprint: int | None) -> None:
+    def require_same_data(self, fingerprint: Any) -> None:
         """Raise InputError if a run began with other data than there are now.
 
         Parameters
         ----------
-        fingerprint : int or None
-            That of the data it began with; None for a run of an early version, which has none.
+        fingerprint : object
+            That of the data it began with, an int; None if it is lost.
 
         Raises
         ------
         InputError
             When labels or examples differ.
         """
-        if fingerprint not in (None, self.prepared.data.fingerprint):
+        if fingerprint != self.prepared.data.fingerprint:
             raise self.other_data("there were other examples or labels")
 
     def other_data(self, why: str) -> InputError:
@@ -382,8 +382,6 @@ class Run(ABC):
         batches = self.batches(state)
         with RunLog(folder, state.step, total, self.show, self.peak, self.on_log) as log:
             train(self.ops, state, batches, self.objective(state.params), loop, log)
-            if state.plan.get("looked") != state.step:  # early versions evaluated after the last checkpoint
-                log.record(state.step, self.evaluate(state))
         return state, best_epoch(folder, state, self.FILES)
 
 
@@ -470,12 +468,15 @@ def write_sweep_page(
     findings : sequence of Finding, optional
         What is wrong with the training of the best run; by default it is examined.
     """
-    predictions = stored_predictions(best.folder, len(best.prepared.data.dev_examples))
-    measured, mistakes = _measured(best.prepared, predictions, report.get("thresholds", {}))
-    facts = facts_of(best.folder, best.options, measured, mistakes, report, sweep_text(report))
+    folder, options, prepared = best.folder, best.options, best.prepared
+    predictions = stored_predictions(folder, len(prepared.data.dev_examples))
+    measured, mistakes = _measured(prepared, predictions, report.get("thresholds", {}))
+    facts = facts_of(folder, options, measured, mistakes, report, sweep_text(report))
     if findings is None:
-        findings = examine(Record(best.folder, best.options, facts.curve, report))
-    atomic_text(page, page_of(dataclasses.replace(facts, findings=findings)))
+        record = Record(folder, options, facts.curve, report)
+        findings = examine(record)
+    facts = dataclasses.replace(facts, findings=findings)
+    atomic_text(page, page_of(facts))
 
 
 def stored_predictions(folder: Path, examples: int) -> list[Any]:

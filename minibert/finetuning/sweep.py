@@ -66,11 +66,13 @@ def sweep(
     findings = {}  # of the runs that are trained now, by the names of their folders
     for number, (name, run_options) in enumerate(runs.items(), start=1):
         folder = out / name
-        report = finished_report(folder) or _failure(folder)
+        report = finished_report(folder)
         before = ""
         if report is not None:
             run(run_options, folder).require_same_data(report.get("data_crc32"))
-            before = ": failed before" if "failed" in report else ": finished before"
+            before = ": finished before"
+        elif report := _failure(folder):
+            before = ": failed before"
         info(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:
             try:

@@ -11,6 +11,7 @@ import numpy as np
 from minibert.base.errors import InputError, MissingFile, warn
 from minibert.base.json_files import fits, read_json
 from minibert.base.machine import cores
+from minibert.base.options import STORED
 from minibert.base.terminal import counted, some_of
 from minibert.core.config import BertConfig
 from minibert.core.params import reset
@@ -40,8 +41,6 @@ _FOREIGN = {
     "albert.": "ALBERT", "bert.encoder.transformer.": "ALBERT",
 }  # fmt: skip
 COPY_AGAIN = "copy the model's folder again"
-# Files that the folder of a run has before there is a model, and the command that resumes the run.
-RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
 # Names of BERT classes in `transformers`, for PyTorch, TensorFlow and Flax. Classes of BertGeneration belong
 # to another architecture.
 _BERT_CLASS = re.compile(r"(TF|Flax)?Bert(?!Generation)")
@@ -90,9 +89,9 @@ def read_config(path: Path) -> dict[str, Any]:
         return read_json(path, advice=COPY_AGAIN)
     except MissingFile as error:
         advice = "give the folder of a BERT"
-        for file, command in RUNS.items():
+        for file, command in STORED.items():  # which a run has before there is a model
             if (path.parent / file).exists():
-                advice = f"the run there is not finished: {command} --resume --out {path.parent}"
+                advice = f"the run there is not finished: minibert {command} --resume --out {path.parent}"
                 break
         raise InputError(f"{path} is missing; {advice}.") from error
 

@@ -20,7 +20,7 @@ import numpy as np
 from minibert.base.errors import InputError
 from minibert.model.params import Parameters
 
-TARGETS = "targets"  # key in the plan of a run, which every checkpoint has; runs of earlier versions lack it
+TARGETS = "targets"  # key in the plan of a run, which every checkpoint has; absent if labels are not scaled
 LARGEST, SMALLEST = 1e36, 1e-30  # the largest label and smallest spread with which weights fit float32
 COARSEST = 0.01  # how far float32 may round a label, in standard deviations
 

@@ -86,10 +86,12 @@ class HeldOutBatch(Batch):
         first, last : int
             Indices of sequences in this batch.
         """
-        begin = int(self.cu_seqlens[first])
-        end = int(self.cu_seqlens[last])
-        masked = (self.masked_rows >= begin) & (self.masked_rows < end)
-        return replace(super().take(first, last), documents=self.documents[masked])
+        begin = self.cu_seqlens[first]
+        end = self.cu_seqlens[last]
+        rows = self.masked_rows
+        is_taken = (begin <= rows) & (rows < end)
+        taken = super().take(first, last)
+        return replace(taken, documents=self.documents[is_taken])
 
 
 def evaluation_batches(

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -399,10 +399,12 @@ class PretrainOptions(RunOptions):
             The stages, without empty ones.
         """
         lengths, shares = zip(*self.lengths, strict=True)
-        between = [round(total_steps * share) for share in accumulate(shares[:-1])]
-        borders = [0, *between, total_steps]
-        stages = map(Stage, lengths, borders, borders[1:])
-        return [stage for stage in stages if stage.end > stage.begin]
+        inner_borders = [round(total_steps * share) for share in accumulate(shares[:-1])]
+        stages = []
+        for length, (begin, end) in zip(lengths, pairwise([0, *inner_borders, total_steps]), strict=True):
+            if end > begin:
+                stages.append(Stage(length, begin, end))
+        return stages
 
     def pairs_at(self, seq_length: int) -> bool:
         """Return whether sequences of a length are pairs; in early stages with short sequences they are not.

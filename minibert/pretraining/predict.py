@@ -14,6 +14,7 @@ from minibert.ask.gaps import require_masked_lm
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, warn
 from minibert.base.model_names import CONFIG_FILE, folder_of
+from minibert.base.options import PRETRAINING_FILE
 from minibert.core.batch import Batch
 from minibert.data.corpus import sentences
 from minibert.data.instances import split_documents
@@ -119,7 +120,7 @@ def evaluate(
     """
     if targets < 1:
         raise InputError(f"{targets=} leaves nothing to score; give at least 1.", targets=targets)
-    with _measured(run, (corpus, layout, column), engine, threads) as (model, text, options):
+    with _loaded(run, corpus, layout, column, engine, threads) as (model, text, options):
         config, ops, tree = model.config, model.ops, model.params.tree
         length = seq_length
         if length is None:
@@ -179,7 +180,7 @@ def evaluate_words(
     -------
     WordLoss
     """
-    with _measured(run, (corpus, layout, column), engine, threads, _short) as (model, text, _):
+    with _loaded(run, corpus, layout, column, engine, threads, _short) as (model, text, _):
         return score_words(model.ops, model.config, model.params.tree, text)
 
 
@@ -212,7 +213,7 @@ def compare_words(
     """
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "held-out.txt"
-        with _measured(run, ((), "auto", "text"), "auto", threads) as (_, text, _):
+        with _loaded(run, threads=threads) as (_, text, _):
             lines = _held_out_lines(text, COMPARED)
             path.write_text("\n".join(lines), encoding="utf-8", newline="\n")
         ours, theirs = (
@@ -264,17 +265,18 @@ def _warn_of_trained_text(corpus: Sequence[str], options: PretrainOptions, has_h
 
 
 @contextmanager
-def _measured(
+def _loaded(
     run: str | Path,
-    text: tuple[tuple[str, ...], str, str],
-    engine: str,
-    threads: int | None,
+    corpus: tuple[str, ...] = (),
+    layout: str = "auto",
+    column: str = "text",
+    engine: str = "auto",
+    threads: int | None = None,
     documents: Callable[[Iterable[str | None]], Iterable[str | None]] = iter,
 ) -> Iterator[tuple[Bert, Text, PretrainOptions | None]]:
-    """Load a run and the text to evaluate it on, for the duration of a block."""
+    """Load a run and the text to evaluate it on, which `documents` may cut, for the duration of a block."""
     name = run
     run = folder_of(run)
-    corpus, layout, column = text
     no_documents = InputError(f"'{run}' holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / CONFIG_FILE).exists() and not (run / "shards").exists():
         raise no_documents  # before the check of the heads, which may be missing as well
@@ -286,8 +288,8 @@ def _measured(
         )
         raise InputError(f"{name} {what}; ask it with minibert fill-mask and minibert score-text.")
     options = None
-    if (run / "training.json").exists():
-        options = PretrainOptions.load(run / "training.json")
+    if (run / PRETRAINING_FILE).exists():
+        options = PretrainOptions.load(run / PRETRAINING_FILE)
         _warn_of_trained_text(corpus, options, (run / "shards").exists())
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of its documents count as held out

@@ -33,13 +33,14 @@ from minibert.base.files import (
 )
 from minibert.base.machine import cores
 from minibert.base.model_names import (
+    CHECKPOINTS,
     CONFIG_FILE,
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
 )
-from minibert.base.options import other_command
+from minibert.base.options import PRETRAINING_FILE, other_command
 from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable, some_of
 from minibert.engines.flops import step_operations
@@ -65,7 +66,7 @@ from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, re
 from minibert.pretraining.recipes import Timetable
 from minibert.reports import doctor
 from minibert.reports.contents import HeldOutBefore
-from minibert.reports.results import change_text
+from minibert.reports.results import REPORT, change_text
 from minibert.training.loop import Batches, Loop, State, train
 from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
@@ -175,19 +176,19 @@ def pretrain(
         except RunError:
             raise
         except Exception:  # the input can't be used; that may become clear late
-            if runtime.is_main_process and fresh and not checkpoints(run / "checkpoints"):
+            if runtime.is_main_process and fresh and not checkpoints(run / CHECKPOINTS):
                 _remove(run.iterdir())  # nothing was trained, so leave nothing behind
             raise
 
 
 def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOptions:
     """Fill in what the stored run, the recipe and the machine decide, before any text is read."""
-    stored = run / "training.json"
+    stored = run / PRETRAINING_FILE
     if resume and stored.exists():  # `_claim_folder` raises the error if it does not exist
         options = options.decided_as(PretrainOptions.load(stored))
     model = stored_config(options.model) if options.model and options.dropout is None else None
     options = engines.resolve_auto(options.resolved(model))
-    if not resume:  # earlier versions raised a max_positions that was too small; their runs still resume
+    if not resume:  # a resumed run has passed these checks, and its model may be gone
         options.check_positions()
         options.check_masking()
         require_segments(options)
@@ -202,12 +203,12 @@ def _prepared(
     ops: Ops,
 ) -> Pretraining:
     """Prepare the text of a run, and decide whether next sentences are learnt from it."""
-    has_begun = resume and bool(checkpoints(run / "checkpoints"))
+    has_begun = resume and bool(checkpoints(run / CHECKPOINTS))
     text = prepare_text(options, run, show, keeps_pairs=has_begun)
     if options.pairs and not text.next_sentence:  # the decision is stored, and a resumed run keeps it
         options = dataclasses.replace(options, next_sentence=False)
         if runtime_of(ops).is_main_process:
-            options.save(run / "training.json")
+            options.save(run / PRETRAINING_FILE)
     return Pretraining(options, text, ops)
 
 
@@ -218,17 +219,17 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     store the options. Remove temporary files in any case.
     """
     require_inside(run)
-    stored = run / "training.json"
+    stored = run / PRETRAINING_FILE
     if resume:
         options.require_same_run(PretrainOptions.load(stored))
-        if (run / WEIGHTS_FILE).exists() and not checkpoints(run / "checkpoints"):
+        if (run / WEIGHTS_FILE).exists() and not checkpoints(run / CHECKPOINTS):
             advice = f"start a new run from its weights: model={str(run)!r} and another `out`."
             raise InputError(f"'{run}' holds a model but no checkpoint to resume from; {advice}")
-        remove_leftovers(run, run / "checkpoints")
+        remove_leftovers(run, run / CHECKPOINTS)
         return
     if command := other_command(stored):
         raise InputError(f"'{run}' holds a run of minibert {command}; choose another `out`.")
-    if checkpoints(run / "checkpoints") or (stored.exists() and (run / WEIGHTS_FILE).exists()):
+    if checkpoints(run / CHECKPOINTS) or (stored.exists() and (run / WEIGHTS_FILE).exists()):
         raise InputError(f"'{run}' already holds a run; resume it with resume=True, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
@@ -265,7 +266,7 @@ def _train(
     which only the main process has. training.json is complete before the first checkpoint is written, because
     resuming compares with it.
     """
-    folder = run / "checkpoints"
+    folder = run / CHECKPOINTS
     page = None
     for length, _ in task.options.lengths:  # raises now any error that a later stage would raise
         task.text.training(task.options, length)
@@ -281,11 +282,11 @@ def _train(
     runtime.barrier("checkpoint")
     resolved = resolve_auto(task, state, began, info)
     if runtime.is_main_process and resolved.options != task.options:  # before the first checkpoint
-        resolved.options.save(run / "training.json")
+        resolved.options.save(run / PRETRAINING_FILE)
     task = resolved
     timetable = plan_steps(task, state, folder, began, info)
     if runtime.is_main_process:
-        task.options.save(run / "training.json")  # with a new length of the run, which was checked just now
+        task.options.save(run / PRETRAINING_FILE)  # with a new length of the run, which was checked just now
     info(_headline(task, state, timetable))
     if state.step == timetable.total:
         info("All of these steps are done; to go on, give more steps or minutes.")
@@ -368,7 +369,7 @@ class _PlannedRun:
         loop = Loop(
             total_steps=timetable.total,
             rate=task.rate(timetable),
-            folder=self._run / "checkpoints",
+            folder=self._run / CHECKPOINTS,
             accumulate=options.accumulate or 1,
             save_seconds=options.checkpoint_seconds,
             save_steps=options.checkpoint_steps,
@@ -507,7 +508,7 @@ def _finish(
         "folder": str(run),
     }
     report["page"] = str(page.write("finished", report))
-    atomic_json(run / "report.json", report)
+    atomic_json(run / REPORT, report)
     findings = doctor.examine(doctor.Record(run, options, read_metrics(run), report))
     if findings:
         info(doctor.summary(findings, run))

@@ -105,11 +105,13 @@ def _windows(text: Text) -> Iterator[tuple[np.ndarray, np.ndarray, np.random.Gen
     order = np.random.default_rng(HELD_OUT_SEED).permutation(text.held_out_ids)
     for document in order.tolist():
         tokens, _ = text.shards.document(document)
-        begins = np.flatnonzero(~text.tokenizer.continuation[tokens])
-        borders = np.append(begins, len(tokens))
-        for first in range(0, len(begins), WINDOW):
+        begins_word = ~text.tokenizer.continuation[tokens]
+        borders = np.append(np.flatnonzero(begins_word), len(tokens))
+        n_words = len(borders) - 1
+        for first in range(0, n_words, WINDOW):
+            last = first + WINDOW
             draws = np.random.default_rng([HELD_OUT_SEED, document, first])
-            yield tokens, borders[first : first + WINDOW + 1], draws
+            yield tokens, borders[first : last + 1], draws
 
 
 # tokens (n,)  borders (w+1,) of words in them  drawn (k,)

@@ -4,22 +4,23 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from minibert.base.bundled_models import ATTRIBUTIONS, FOLDER
 from minibert.base.errors import InputError
 from minibert.base.json_files import fits, parse_json, read_json, schema_error
+from minibert.base.options import PRETRAINING_FILE
 from minibert.base.terminal import counted, printable, printable_text
 from minibert.core.config import BertConfig
 from minibert.reports import results
 from minibert.tasks.stored import OPTIONS_FILE
 
 CARD = "README.md"
-PRETRAINED = "training.json"
 # Kind of head -> Hugging Face's name of its task, the command that queries such a model, and texts to ask it.
 PURPOSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "pretraining": ("fill-mask", "fill-mask", ("The [MASK] is here.",)),
@@ -50,9 +51,17 @@ LIMITS = (  # limits of every model
     "It has no licence of its own: whoever publishes it chooses one that the text and the model before it "
     "allow, and adds `license` above.",
 )
-Parts = tuple[list[str], list[str], dict[str, float], list[str]]  # training, results, metrics, limits
 UNFINISHED = "Its training was not finished, and nothing was measured."
 LENGTH = {"steps": int, "tokens": int, "training_seconds": float}
+
+
+class About(NamedTuple):
+    """What a card says about the training of a model."""
+
+    training: Sequence[str] = ()  # sentences
+    results: Sequence[str] = ()  # lines of Markdown
+    metrics: Mapping[str, float] = MappingProxyType({})  # for the fields above the card
+    limits: Sequence[str] = ()  # sentences, besides the limits of every model
 
 
 @dataclass(frozen=True)
@@ -105,24 +114,34 @@ def renewed(before: str, card: str) -> str:
     """
     _, old_fields, old_text = before.split("---\n", 2)
     _, new_fields, new_text = card.split("---\n", 2)
-    new_lines = {line.partition(":")[0]: line for line in new_fields.splitlines()}
-    stated = [new_lines[name] for name in RENEWED if name in new_lines]
-    lines: list[str] = []
-    for line in old_fields.splitlines():
-        field = line.partition(":")[0]
-        if field not in RENEWED:
-            lines.append(line)
-        if field == "tags":
-            lines += stated
+    lines = _renewed_fields(old_fields.splitlines(), new_fields.splitlines())
     title = _HEADING.search(new_text)
     if title:
         name = re.sub(r"\\([<&\[`\\])", r"\1", title[0].removeprefix("# "))  # as `_literal` found it
         lines = [_named(line, name) for line in lines]
+    text = old_text
     for pattern in (_HEADING, _ABOUT, _USE):
-        if new := pattern.search(new_text):
-            old_text = pattern.sub(lambda _, text=new[0]: text, old_text, count=1)  # type: ignore[misc]
+        old, new = pattern.search(text), pattern.search(new_text)
+        if old and new:
+            text = text[: old.start()] + new[0] + text[old.end() :]
     fields = "".join(f"{line}\n" for line in lines)
-    return f"---\n{fields}---\n{old_text}"
+    return f"---\n{fields}---\n{text}"
+
+
+def _renewed_fields(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Return the old lines above a card, with the new ones for `RENEWED` after those of the tags."""
+
+    def field_of(line: str) -> str:
+        return line.partition(":")[0]
+
+    new_lines = {field_of(line): line for line in new}
+    lines: list[str] = []
+    for line in old:
+        if field_of(line) not in RENEWED:
+            lines.append(line)
+        if field_of(line) == "tags":
+            lines += [new_lines[name] for name in RENEWED if name in new_lines]
+    return lines
 
 
 def _named(line: str, name: str) -> str:
@@ -164,21 +183,20 @@ def model_card(run: Path, model: Exported) -> str:
     head = "none" if model.head == "pretraining" and model.config.is_decoder else model.head
     task, _, _ = PURPOSES[head]
     if (run / OPTIONS_FILE).exists():
-        training, measured, metrics, limits = _finetuned(run)
-    elif (run / PRETRAINED).exists():
-        training, measured, metrics, limits = _pretrained(run, model.is_step)
+        about = _finetuned(run)
+    elif (run / PRETRAINING_FILE).exists():
+        about = _pretrained(run, model.is_step)
     else:
-        training, measured, metrics = [], [], {}
-        limits = ["What it learnt from is not known from its folder."]
+        about = About(limits=["What it learnt from is not known from its folder."])
     fields: dict[str, Any] = {"tags": ["bert", "minibert"], "pipeline_tag": task}
     if model.pool:
         fields["library_name"] = "sentence-transformers"
         fields["pipeline_tag"] = "sentence-similarity"
     elif model.for_transformers:
         fields["library_name"] = "transformers"
-    if metrics:
-        finite = [{"type": name, "value": value} for name, value in metrics.items() if math.isfinite(value)]
-        dataset = {"type": "dev", "name": training[0].partition(": ")[2].strip(".")}
+    if about.metrics:
+        finite = [{"type": name, "value": x} for name, x in about.metrics.items() if math.isfinite(x)]
+        dataset = {"type": "dev", "name": about.training[0].partition(": ")[2].strip(".")}
         result = {"task": {"type": task}, "dataset": dataset, "metrics": finite}
         fields["model-index"] = [{"name": name, "results": [result]}]
     config = model.config
@@ -196,11 +214,11 @@ def model_card(run: Path, model: Exported) -> str:
     labels = ", ".join(map(_code, model.labels))
     if labels:
         lines.append(f"Its outputs are {labels}.")
-    sections = {
-        "Training": [f"- {line}" for line in training],
-        "Results": measured,
+    sections: dict[str, Sequence[str]] = {
+        "Training": [f"- {line}" for line in about.training],
+        "Results": about.results,
         "Use": _use(name, head, model),
-        "Limits": [f"- {line}" for line in (*limits, *LIMITS)],
+        "Limits": [f"- {line}" for line in (*about.limits, *LIMITS)],
     }
     for title, section in sections.items():
         if section:
@@ -239,11 +257,11 @@ def _use(name: str, head: str, model: Exported) -> list[str]:
     return use
 
 
-def _pretrained(run: Path, is_step: bool) -> Parts:
-    """Return the contents of the card of a pre-training; raise InputError if its files are damaged."""
+def _pretrained(run: Path, is_step: bool) -> About:
+    """Describe a pre-training; raise InputError if its files are damaged."""
     paths = dict.fromkeys(("shards", "model"), str | None)
     numbers = {"learning_rate": float, "batch_size": int, "next_sentence": bool}
-    options = read_json(run / PRETRAINED, {"corpus": tuple[str, ...], **paths, **numbers})
+    options = read_json(run / PRETRAINING_FILE, {"corpus": tuple[str, ...], **paths, **numbers})
     sources = options["corpus"]
     if not sources and options.get("shards"):
         sources = [options["shards"]]
@@ -254,7 +272,7 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
     if model := options.get("model"):
         training.append(_begun(model))
     if is_step or not (run / results.REPORT).exists():
-        return training, [], {}, [UNFINISHED]
+        return About(training, limits=[UNFINISHED])
     report = read_json(run / results.REPORT, {"trained_length": int, "left_to_right": bool | None, **LENGTH})
     held_out = report.get("held_out", {})
     length = report["trained_length"]
@@ -275,21 +293,21 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
     training.append(f"{_length(report)}, {batches}; learning rate {options['learning_rate']:g}.")
     seen = f"It has seen no sequence of more than {length} tokens."
     if held_out is None:
-        return training, [], {}, ["It was not measured on held-out text.", seen]
+        return About(training, limits=["It was not measured on held-out text.", seen])
     (_, targets), *measured = results.held_out_rows(held_out)
     rows = [("measured on held-out documents", f"{targets} targets"), *measured]
     limits = ["Measured on documents of the text that it learnt from: on other text it does worse.", seen]
     metrics = {name: held_out[name] for name in ("perplexity", "accuracy") if held_out[name] is not None}
-    return training, _table(rows), metrics, limits
+    return About(training, _table(rows), metrics, limits)
 
 
-def _finetuned(run: Path) -> Parts:
-    """Return the contents of the card of a fine-tuning; raise InputError if its files are damaged."""
+def _finetuned(run: Path) -> About:
+    """Describe a fine-tuning; raise InputError if its files are damaged."""
     options = read_json(run / OPTIONS_FILE, {"model": str})
     begun = _begun(options["model"])
     report = results.load_report(run)
     if report is None:
-        return [begun], [], {}, [UNFINISHED]
+        return About([begun], limits=[UNFINISHED])
     title = _literal(report["title"]).replace("Your own table", "a table of the author's own")
     training = [
         f"Task: {title}.",
@@ -311,7 +329,7 @@ def _finetuned(run: Path) -> Parts:
     for note in notes:
         measured += ["", note]
     limits = ["The epoch was chosen on the examples that it was measured on, which flatters it a bit."]
-    return training, measured, dict(report["scores"]), limits
+    return About(training, measured, report["scores"], limits)
 
 
 def _begun(model: str) -> str:

@@ -1,7 +1,7 @@
 """Types of predictions, evaluations and reports of runs, for editors and type checkers.
 
-All of them are plain dictionaries that can be written as JSON. Reports of earlier versions may lack some
-fields; the required ones are checked when a report is read (`results.FIELDS`, `api.runs.PRETRAINED`).
+All of them are plain dictionaries that can be written as JSON. A stored report is checked against its type
+when it is read (`base.json_files.schema_error`).
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -67,9 +67,14 @@ class AnsweredQuestion(TypedDict):
 class Baseline(TypedDict):
     """Metrics of a simple baseline."""
 
-    label: NotRequired[str]  # the class that a constant baseline predicts for every example
     scores: dict[str, float]
     macro_f1: float
+
+
+class Majority(Baseline):
+    """Metrics of predicting the same class, or classes, for every example."""
+
+    label: str
 
 
 class Constant(TypedDict):
@@ -86,7 +91,7 @@ class Compared(TypedDict, total=False):
     baselines: dict[str, dict[str, float]]
     macro_f1: float  # of the model
     classes: dict[str, int]  # class -> number of examples
-    majority: Baseline
+    majority: Majority
     bag_of_words: Baseline
     untuned: dict[str, float]  # scores with a threshold of one half
     thresholds: dict[str, float]  # class -> its threshold, a probability

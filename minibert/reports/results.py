@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
 from minibert.base.errors import InputError, MissingFile, warn
 from minibert.base.json_files import read_json, schema_error
 from minibert.base.terminal import aligned, counted, printable
-from minibert.reports.contents import Baseline, Compared, Constant, Evaluation
+from minibert.reports.contents import Baseline, Compared, Constant, Evaluation, FinetuneReport
 from minibert.tasks import metrics, submissions
 from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.metrics.intervals import ALIKE, WILSON, lowest_of, mean_of
@@ -22,27 +22,11 @@ from minibert.tasks.task import Labels, Mistake, Predictions, Task
 
 REPORT = "report.json"
 SPENT = ("checkpoints", "best", "activations")  # folders that a run needs only until it is finished
-FIELDS = {  # required in every report of a run
-    **dict.fromkeys(("title", "metric", "page"), str),
-    **dict.fromkeys(("examples", "steps", "tokens", "seed"), int),
-    **dict.fromkeys(("learning_rate", "best_epoch", "training_seconds", "seconds"), float),
-    "scores": dict[str, float],
-    "interval": tuple[float, float],
-}
+REQUIRED = (  # fields that a report has in any case; the others are checked where they are there
+    *"title metric page examples steps tokens seed learning_rate best_epoch training_seconds seconds".split(),
+    *("scores", "interval"),
+)
 SETTING = {"learning_rate": float, "batch_size": int, "epochs": float}  # what a sweep can vary
-MORE = {  # optional in a report
-    **dict.fromkeys(("crc32", "classes", "train_classes", "train_tasks"), dict[str, int]),
-    "majority": {"label": str, "macro_f1": float},
-    "bag_of_words": {"macro_f1": float},
-    "constant": {"value": float, "scores": dict[str, float], "is_beaten": bool},
-    "baselines": dict[str, dict[str, float]],
-    **dict.fromkeys(("untuned", "thresholds"), dict[str, float]),
-    **dict.fromkeys(("data_crc32", "dev_crc32"), int),
-    "interval_method": str,
-    **dict.fromkeys(("text", "targets"), dict[str, float]),
-    "runs": list[dict],  # type: ignore[type-arg]  # only in the report of a sweep
-    **SETTING,
-}
 RUN = {"learning_rate": float, "seed": int, "folder": str}  # required in each run of a sweep
 ADVICE = "restore it, or remove it and resume the run, which then trains from the beginning"
 WORST = 10  # how many mistakes are shown
@@ -335,7 +319,7 @@ def load_report(folder: Path) -> dict[str, Any] | None:
     """
     path = folder / REPORT
     try:
-        report = read_json(path, FIELDS, ADVICE)
+        report = read_json(path, advice=ADVICE)
     except MissingFile:
         return None
     wrong = _wrong(report)
@@ -349,10 +333,14 @@ def load_report(folder: Path) -> dict[str, Any] | None:
 
 
 def _wrong(report: dict[str, Any]) -> str | None:
-    """Describe what is wrong with a report that has all of `FIELDS`; None if nothing is."""
+    """Describe what is wrong with a report; None if nothing is."""
+    kinds = get_type_hints(FinetuneReport) | {"interval": tuple[float, float]}
+    checked = {name: kind for name, kind in kinds.items() if name in report or name in REQUIRED}
+    wrong = schema_error(report, checked)
+    if wrong:
+        return wrong
     scored: dict[str, Any] = {"scores": {report["metric"]: float}}
-    optional = {name: kind for name, kind in MORE.items() if name in report}
-    wrong = schema_error(report, scored | optional)
+    wrong = schema_error(report, scored)
     if wrong:
         return wrong
     # Baselines need the same metrics as the model.
@@ -586,7 +574,7 @@ def interval_name(report: Mapping[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        A result of `report_of`. Reports of earlier versions lack `interval_method`; theirs is a bootstrap.
+        A result of `report_of`.
 
     Returns
     -------

@@ -23,7 +23,7 @@ Position = list[int]  # [epoch, number of features already used in it]
 Done: TypeAlias = Callable[[int], object]  # called with the work done since the last call, such as tokens
 
 
-def nothing(done: int) -> None:
+def ignore_progress(done: int) -> None:
     """Ignore progress: the default where a callback is optional.
 
     Parameters
@@ -263,7 +263,7 @@ def outputs(
     params: Parameters,
     features: Features,
     budget: int,
-    done: Done = nothing,
+    done: Done = ignore_progress,
 ) -> list[Array]:
     """Compute the scores of every feature, in batches of similar length.
 

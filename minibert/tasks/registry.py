@@ -128,14 +128,14 @@ def same_answers(name: str, other: str) -> bool:
     return name == other or any(name in tasks and other in tasks for tasks in SAME_ANSWERS)
 
 
-def answers_as(given: str, wanted: str) -> Mapping[str, str] | None:
+def answers_as(source: str, target: str) -> Mapping[str, str] | None:
     """Return how to rename the answers to one task so that they answer another.
 
     Parameters
     ----------
-    given : str
+    source : str
         The task that the answers are from.
-    wanted : str
+    target : str
         The task to use them for.
 
     Returns
@@ -148,10 +148,10 @@ def answers_as(given: str, wanted: str) -> Mapping[str, str] | None:
     >>> answers_as("snli", "rte")["neutral"], answers_as("triviaqa", "squad1"), answers_as("rte", "mnli")
     ('not_entailment', {}, None)
     """
-    if same_answers(given, wanted):
+    if same_answers(source, target):
         return {}
-    for (source, target), names in RENAMED_ANSWERS.items():
-        if same_answers(given, source) and same_answers(wanted, target):
+    for (first, second), names in RENAMED_ANSWERS.items():
+        if same_answers(source, first) and same_answers(target, second):
             return names
     return None
 

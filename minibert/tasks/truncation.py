@@ -150,10 +150,13 @@ def warn_of_truncation(parts: Mapping[str, Truncation], positions: int) -> dict[
 # lengths (n,)
 def _longer(max_length: int, positions: int, lengths: np.ndarray) -> list[int]:
     """Return lengths to suggest: `max_length` times 2, 4 and so on, up to the first that cuts nothing."""
-    doubled = {min(max_length << n, positions) for n in range(1, 12)}
-    longer = sorted(doubled - {max_length})
-    n_too_short = sum(length < lengths.max() for length in longer)
-    return longer[: 1 + n_too_short]
+    longest = lengths.max()
+    suggested = []
+    length = max_length
+    while length < min(longest, positions):
+        length = min(2 * length, positions)
+        suggested.append(length)
+    return suggested
 
 
 def _share_cut(split: str, summary: dict[str, int]) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from minibert import engines
-from minibert.api.runs import PRETRAINING_FILE
 from minibert.base.errors import InputError, RunError
 from minibert.base.json_files import read_json
 from minibert.base.model_names import CHECKPOINTS, kept_steps
+from minibert.base.options import PRETRAINING_FILE
 from minibert.base.terminal import counted
 from minibert.data.instances import split_documents
 from minibert.data.shards.joined import open_shards

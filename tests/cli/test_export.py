@@ -260,18 +260,6 @@ def test_a_card_that_came_with_a_model_goes_along(model, tmp_path):
         assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()
 
 
-@pytest.mark.parametrize("flag", ["--format", "--to"])
-def test_tensorflow_s_format_is_refused_with_advice(flag, model, tmp_path, capsys):
-    line = ends_badly(capsys, 2, *words_of(model, tmp_path / "out", flag, "tensorflow"))
-    assert f"{flag} tensorflow: only Hugging Face's format is written; leave {flag} out" in line
-    assert "convert_bert_pytorch_checkpoint_to_original_tf.py of transformers 4" in line
-    line = ends_badly(capsys, 2, *words_of(model, tmp_path / "out", flag, "onnx"))
-    assert f"{flag} onnx: leave {flag} out; --onnx writes model.onnx" in line
-    assert not (tmp_path / "out").exists()
-    export(model, tmp_path / "out", flag, "hugging-face")
-    assert stored_tensors(tmp_path / "out") == stored_tensors(model)
-
-
 def test_a_taken_destination_is_left_alone(model, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes").touch()

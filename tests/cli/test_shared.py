@@ -60,7 +60,6 @@ def test_without_a_word_it_prints_its_help(capsys):
         ),
         ("sing", "minibert: 'sing' is not a command; see minibert --help\n"),
         ("convert", "minibert: 'convert' is not a command (did you mean export?); see minibert --help\n"),
-        ("export --to tf", "--to tf: only Hugging Face's format is written"),
         (
             "score sqad",
             "minibert score: 'sqad' is not a kind (did you mean squad?); see minibert score --help\n",

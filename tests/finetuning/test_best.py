@@ -12,7 +12,7 @@ from minibert.base.errors import InputError
 from minibert.finetuning import running, whole_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
-from minibert.hub.checkpoint import checkpoints, latest, save_checkpoint
+from minibert.hub.checkpoint import checkpoints
 from minibert.reports import results
 
 
@@ -91,36 +91,6 @@ def test_a_damaged_best_epoch_is_not_delivered_and_nothing_is_deleted(
     assert names_in(out) == there and "goes on" not in capsys.readouterr().err  # no epoch is left
     shutil.copy(run / "best" / name, out / "best")  # as the message has it
     assert finetune(options, out, resume=True, show=False)["steps"] and not (out / "best").exists()
-
-
-def without_checksums(out):
-    """Make of a run that was cut off one of an earlier version."""
-    (path,) = checkpoints(out / "checkpoints")
-    stored = latest(out / "checkpoints")
-    del stored.state["plan"]["best_crc32"]
-    save_checkpoint(path, stored.params, stored, stored.state)  # which has the moments, too
-
-
-@pytest.mark.representatives(text="{")
-@pytest.mark.parametrize("text", ["[]", "{", "null", '{"step": 1}', '{"step": "a"}', "[" * 10_000, "\xff"])
-def test_a_damaged_dev_file_is_reported_in_a_sentence(before_delivery, tmp_path, text):
-    options, run = before_delivery["whole"]
-    out = shutil.copytree(run, tmp_path / "run")
-    without_checksums(out)
-    (out / "best" / "dev.json").write_text(text, "latin-1")
-    with pytest.raises(InputError, match=r"best/dev\.json (lacks|can't be read)"):
-        finetune(options, out, resume=True, show=False)
-
-
-@pytest.mark.parametrize("approach", ["whole", "feature-based"])
-def test_a_run_that_began_without_checksums_is_delivered(before_delivery, tmp_path, approach):
-    options, run = before_delivery[approach]
-    outs = [shutil.copytree(run, tmp_path / name) for name in ("now", "earlier")]
-    without_checksums(outs[1])
-    for out in outs:
-        finetune(options, out, resume=True, show=False)
-    for name in ("model.safetensors", "config.json", "dev_predictions.json"):
-        assert (outs[0] / name).read_bytes() == (outs[1] / name).read_bytes()
 
 
 @pytest.mark.thorough

@@ -39,10 +39,9 @@ from minibert.experiments.runner import Results, _check_folder
 from minibert.experiments.scales import SCALES
 from minibert.experiments.verdicts import Outcomes
 from minibert.finetuning import sweep
-from minibert.finetuning.best import best_epoch
+from minibert.finetuning.best import stored_epoch
 from minibert.finetuning.examples import trained_texts
 from minibert.finetuning.foreign import read_foreign
-from minibert.finetuning.frozen import activations
 from minibert.finetuning.frozen.activations import stored_vectors
 from minibert.finetuning.frozen.feature_tagger import FeatureTagger
 from minibert.finetuning.models import Finetuned
@@ -272,8 +271,6 @@ def write_frozen_run(at: Path) -> None:
     finetune(options, at / "frozen", show=False)
     features, bounds = asked_words(at)
     stored_vectors(Bert.from_pretrained(model, "numpy"), features, bounds, [1], at / "layers")
-    shutil.copytree(at / "layers", at / "older")
-    (at / "older" / activations.CHECKSUMS).unlink()
     note = {"learning_rate": 1e-2, "seed": 0, "folder": "failed", "failed": "The loss is nan."}
     (at / "failed").mkdir()
     (at / "failed" / sweep.FAILED).write_text(json.dumps(note))
@@ -468,8 +465,7 @@ READERS = [
     Reader("frozen/tagger.safetensors", lambda at: FeatureTagger.from_pretrained(at / "frozen", "numpy")),
     Reader("layers/layer-01.npy", layers),
     Reader("layers/crc32.json", layers),
-    Reader("older/layer-01.npy", lambda at: layers(at, "older")),
-    Reader("run/best/dev.json", lambda at: best_epoch(at / "run", SimpleNamespace(plan={}), [])),
+    Reader("run/best/dev.json", lambda at: stored_epoch(at / "run")),
     Reader("failed/failed.json", lambda at: sweep._failure(at / "failed")),
     Reader("cells/results.jsonl", cells),
     Reader("experiment/vocabulary.json", prepare_experiment),

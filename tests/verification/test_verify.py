@@ -183,7 +183,11 @@ def test_digests_name_no_file_outside_of_the_folder(copied, tmp_path):
     assert all("which is not a file of the folder" in message for _, message in said)
     change_json(copied / "report.json", crc32={"config.json": "1"})
     assert found(copied) == [
-        ("report.json", "its 'crc32' are not checksums by name; restore it from a copy.")
+        (
+            "report.json",
+            "report.json can't be read: 'crc32' is {'config.json': '1'}, expected an object of whole "
+            "numbers; let resume=True write it again.",
+        )
     ]
 
 

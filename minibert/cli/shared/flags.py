@@ -396,7 +396,7 @@ def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a {what}; {wanted}") from None
 
 
-def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
+def selected(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
     """Select some arguments by name, as keyword arguments of a function.
 
     Parameters

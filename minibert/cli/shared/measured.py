@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from minibert.cli.shared.flags import QUIET, add_flag, add_options, add_switches, given, role_and_column
+from minibert.cli.shared.flags import QUIET, add_flag, add_options, add_switches, role_and_column, selected
 from minibert.finetuning.options import FinetuneOptions, require_different
 from minibert.tasks.task import SPLITS
 
@@ -52,7 +52,7 @@ def measured_as(arguments: argparse.Namespace) -> dict[str, Any]:
     InputError
         When a column is named twice.
     """
-    values = given(arguments, "data split task engine threads")
+    values = selected(arguments, "data split task engine threads")
     columns = arguments.columns or ()
     require_different([role for role, _ in columns])
     values["columns"] = dict(columns)

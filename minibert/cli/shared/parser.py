@@ -62,6 +62,7 @@ INSTEAD = {
     **dict.fromkeys((("minibert", "-v"), ("minibert", "-V")), "did you mean --version?"),
     ("answer", "--question"): _ASK,
     ("answer", "--context"): _ASK,
+    ("export", "--format"): "--onnx writes model.onnx as well; the model itself is in Hugging Face's format",
     ("classify", "--data"): "for a table: minibert predict --model MODEL --data FILE --out DIR",
     ("predict", ""): "predict reads a file; for one text: minibert classify --model MODEL TEXT",
 }
@@ -202,7 +203,7 @@ class Parser(argparse.ArgumentParser):
         by_name: dict[str, str] = {}  # the flag for each name in Python
         by_bare_name: dict[str, str] = {}  # hyphens would make all flags similar
         for action in self._actions:
-            if action.help != SUPPRESS and action.option_strings:
+            if action.option_strings:
                 by_bare_name |= {option.lstrip("-"): option for option in action.option_strings}
                 if action.const is not False:  # --cased, for lower_case, means the opposite
                     by_name[action.dest] = action.option_strings[0]

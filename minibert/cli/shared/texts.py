@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from minibert.base.errors import InputError
 from minibert.base.reading import PIECE_BYTES, Progress, byte_pieces, decoded, not_utf8, whole_lines
-from minibert.base.terminal import emit, printable
+from minibert.base.terminal import emit, json_text, printable
 from minibert.base.texts import answers_in_place, is_blank, refuse_empty
 
 STANDARD_INPUT = "-"
@@ -157,11 +157,11 @@ def answers(
     lines = iter(texts)
     number = 1
     while group := list(islice(lines, at_once)):
-        yield from _tried(arguments, ask, group, number)
+        yield from _answered(arguments, ask, group, number)
         number += len(group)
 
 
-def _tried(
+def _answered(
     arguments: Namespace, ask: Ask[Item, Answer], lines: list[Item | None], number: int
 ) -> list[Answer | None]:
     """Answer lines, the first of which has this number, together; if that fails, one by one."""
@@ -174,8 +174,40 @@ def _tried(
             return [None]
         singly: list[Answer | None] = []
         for n, line in enumerate(lines, number):
-            singly += _tried(arguments, ask, [line], n)
+            singly += _answered(arguments, ask, [line], n)
         return singly
+
+
+def emit_answers(
+    answers: Iterable[Answer | None],
+    facts: Callable[[Answer], Any],
+    text: Callable[[Answer], str],
+    as_json: bool,
+    separated: bool = True,
+) -> None:
+    """Print answers as they arrive: with --json an object for each, otherwise its text.
+
+    Parameters
+    ----------
+    answers : iterable of answer or None
+        None for a line that has no answer, which is shown as null or as an empty line.
+    facts : function of an answer
+        Returns what --json prints.
+    text : function of an answer
+        Returns its lines.
+    as_json : bool
+        Whether --json was given.
+    separated : bool, default True
+        Whether an empty line stands between two texts.
+    """
+    for number, answer in enumerate(answers):
+        if as_json:
+            emit(json_text(None if answer is None else facts(answer), indent=None), flush=True)
+            continue
+        shown = "" if answer is None else text(answer)
+        if separated and number > 0:
+            shown = f"\n{shown}"
+        emit(shown, flush=True)
 
 
 def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:

@@ -19,7 +19,7 @@ from minibert.base.files import crc32_of, open_file, require_intact, write_folde
 from minibert.base.json_files import read_json
 from minibert.core.batch import Batch, Feature
 from minibert.finetuning.frozen.features import TOKEN_BUDGET, write_header
-from minibert.tasks.batches import Done, lengths, nothing, token_budget_batches
+from minibert.tasks.batches import Done, ignore_progress, lengths, token_budget_batches
 from minibert.tasks.tagging import NO_PIECE
 from minibert.training.runlog import Progress, info_if
 
@@ -146,7 +146,7 @@ def word_vectors(
     bounds: np.ndarray,
     numbers: Sequence[int],
     layers: Mapping[int, np.ndarray] | None = None,
-    done: Done = nothing,
+    done: Done = ignore_progress,
 ) -> WordVectors:
     """Run the encoder over windows, and keep some hidden states at the first piece of every word.
 
@@ -194,7 +194,7 @@ def stored_vectors(
     bounds: np.ndarray,
     numbers: Sequence[int],
     folder: Path,
-    done: Done = nothing,
+    done: Done = ignore_progress,
 ) -> WordVectors:
     """Compute `word_vectors` into a `.npy` file for each layer, in a folder that appears when complete.
 
@@ -239,7 +239,7 @@ def stored_vectors(
 
     if not folder.exists():
         write_folder_atomically(folder, fill)
-    elif (folder / CHECKSUMS).exists():  # folders of early versions have none
+    else:
         checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
         require_intact(folder, {name: checksums.get(name, -1) for name in files})
     layers = {}

@@ -22,7 +22,7 @@ from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
 from minibert.model.params import Head
 from minibert.tasks import registry
-from minibert.tasks.batches import Done, nothing, token_budget_batches
+from minibert.tasks.batches import Done, ignore_progress, token_budget_batches
 from minibert.tasks.stored import TAGGER_FILE, Stored
 from minibert.tasks.tagging import sentence_bounds
 from minibert.tasks.task import Labels, Task
@@ -274,7 +274,7 @@ class FeatureTagger:
         asked.bounds = sentence_bounds(examples)
         return asked
 
-    def outputs(self, features: Asked, done: Done = nothing) -> list[np.ndarray]:
+    def outputs(self, features: Asked, done: Done = ignore_progress) -> list[np.ndarray]:
         """Compute the scores of each window's words.
 
         Parameters
