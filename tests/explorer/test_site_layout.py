@@ -1,0 +1,51 @@
+"""What the style sheet of the documentation site makes of its theme, in a browser."""
+
+import pytest
+from paths import ROOT
+
+build = pytest.importorskip("sphinx.cmd.build")
+pytest.importorskip("furo")
+
+SETTINGS = f"""
+html_theme = "furo"
+html_static_path = [{str(ROOT / "docs" / "_static")!r}]
+html_css_files = ["minibert.css"]
+"""
+SECTIONS = "\n\n".join(f"Section {number}\n---------\n\n{'Words. ' * 500}" for number in range(1, 5))
+SIDES = """() => [".sidebar-drawer", "article", ".toc-drawer"].map((selector) => {
+    const { left, right } = document.querySelector(selector).getBoundingClientRect();
+    return [left, right];
+})"""
+
+
+@pytest.fixture(scope="module")
+def page(open_page, tmp_path_factory):
+    """A page of four sections."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "conf.py").write_text(SETTINGS)
+    (folder / "index.rst").write_text(f"A page\n======\n\n{SECTIONS}\n")
+    assert build.main(["-q", str(folder), str(folder / "html")]) == 0
+    return open_page(folder / "html" / "index.html")
+
+
+@pytest.mark.parametrize("width", [1200, 1280, 1312, 1330, 1440])
+def test_contents_of_a_page_stand_beside_its_text(page, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    (_, sidebar), (left, right), (contents, end) = page.evaluate(SIDES)
+    assert sidebar <= left < right <= contents < end <= width
+    assert right - left >= 600
+    assert page.locator(".toc-content-icon").is_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_section_that_is_read_is_marked_in_the_contents(page):
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate("document.getElementById('section-3').scrollIntoView({ behavior: 'instant' })")
+    page.locator(".toc-tree li.scroll-current", has_text="Section 3").wait_for()
+    assert page.locator(".toc-tree li.scroll-current > a").last.text_content() == "Section 3"
+
+
+def test_contents_wait_behind_a_button_in_a_narrow_window(page):
+    page.set_viewport_size({"width": 1100, "height": 800})
+    assert page.evaluate(SIDES)[2][0] >= 1100
+    assert page.locator(".toc-content-icon").is_visible()
