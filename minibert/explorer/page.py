@@ -13,8 +13,8 @@ from minibert.explorer.packing import Model, packed_checkpoint, packed_size, pac
 from minibert.reports.markup import framed, inert_json, rendered
 
 STATIC = Path(__file__).with_name("static")
-SCRIPTS = "data tokenizer bert backward state drawing pieces guesses attention".split()
-SCRIPTS += "switches gradient hidden answer explorer".split()
+SCRIPTS = "data tokenizer bert backward state drawing flow pieces guesses attention".split()
+SCRIPTS += "walk switches gradient hidden answer explorer".split()
 LARGEST = 100_000_000  # the most characters that the weights of a page may take
 # Kind of head -> the texts that the page starts with.
 TEXTS: dict[str, tuple[str, str | None]] = {

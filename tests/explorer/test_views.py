@@ -514,11 +514,220 @@ def test_hovering_redraws_the_numbers_and_no_picture(page):
     after = counts(page)
     # Another key: the readout, the list of keys, the line of the key, query times key, its row below.
     assert same_query["redraws"] - before["redraws"] == 5
-    # Another query: the readout, the list of queries, its lines, their box, query times key, the table below.
-    assert after["redraws"] - same_query["redraws"] == 6
+    # Another query: the readout, the list of queries, its lines, their box, query times key, the table below; of
+    # the walk the piece that it shows, and its step.
+    assert after["redraws"] - same_query["redraws"] == 8
     assert after["forwards"] == before["forwards"]
     blank = "(one) => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.every((x) => !x)"
     assert page.evaluate(f"{pictures}.every({blank})")
+
+
+# x (n,H) -> (n,H)
+def layer_norm(x, tree, eps):
+    return (
+        tree["gamma"] * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
+        + tree["beta"]
+    )
+
+
+# Of each step of the walk the rows: name -> values
+def walk_of(model, text, layer, head, row):
+    """Compute a layer from what goes into it, step by step, as the equations of the walk have it."""
+    config, tree = model.config, model.params.tree["layers"][layer]
+    attention, feed_forward = tree["attention"], tree["feed_forward"]
+    encoded = model.encode(text, attentions=True)
+    x, columns = encoded.hidden_states[layer], slice(head * config.D, (head + 1) * config.D)
+    q, k, v = np.split(x @ attention["qkv_weight"] + attention["qkv_bias"], 3, 1)
+    scores, p = (each[:, row] for each in attention_of(model, text, layer))
+    y = np.concatenate([p[h] @ v.reshape(-1, config.A, config.D)[:, h] for h in range(config.A)])
+    parts = [
+        y[h * config.D :][: config.D] @ attention["output_weight"][h * config.D :][: config.D]
+        for h in range(config.A)
+    ]
+    z = sum(parts) + attention["output_bias"]
+    a = layer_norm(x[row] + z, attention, config.layer_norm_eps)
+    g, _ = model.ops.gelu(a @ feed_forward["in_weight"] + feed_forward["in_bias"], config.gelu_form)
+    f = g @ feed_forward["out_weight"] + feed_forward["out_bias"]
+    pieces = [
+        f"{i} {model.tokenizer.vocab[one]}"
+        for i, one in enumerate(model.tokenizer(text, special=True).input_ids)
+    ]
+    units = np.argsort(-abs(g), kind="stable")[:6]
+    added = {f"unit {unit}": g[unit] * feed_forward["out_weight"][unit] for unit in units}
+    bias = feed_forward["out_bias"]
+    return (
+        [
+            inputs_of(model, text, row) if layer == 0 else {"x": x[row]},
+            {"q": q[row, columns], "k": k[row, columns], "v": v[row, columns]},
+            {piece: q[row, columns] * other for piece, other in zip(pieces, k[:, columns], strict=True)},
+            dict.fromkeys(pieces),
+            dict(zip(pieces, p[head][:, None] * v[:, columns], strict=True)) | {"y": y[columns]},
+            {f"head {h + 1}": part for h, part in enumerate(parts)}
+            | {"bias": attention["output_bias"], "z": z},
+            {"x": x[row], "z": z, "x + z": x[row] + z, "a": a},
+            added | {"all others": f - sum(added.values()) - bias, "bias": bias, "f": f},
+            {"a": a, "f": f, "a + f": a + f, "h": encoded.hidden_states[layer + 1][row]},
+        ],
+        scores[head],
+        p[head],
+        g[units],
+    )
+
+
+def inputs_of(model, text, row):
+    encoded, tree = model.tokenizer(text, special=True), model.params.tree["embeddings"]
+    parts = {"word": tree["word"][encoded.input_ids[row]], "position": tree["position"][row]}
+    parts["segment"] = tree["segment"][encoded.token_type_ids[row]]
+    return parts | {"sum": sum(parts.values()), "x": model.encode(text).hidden_states[0][row]}
+
+
+SEEN_STEP = """() => [
+    explorer.scene.step,
+    WALK[explorer.scene.step].rows(explorer.scene).map(({ name, values }) => [name, values && [...values]]),
+]"""
+
+
+@pytest.mark.parametrize(("layer", "head", "row"), [(0, 0, 5), (0, 2, 3), (1, 1, 5), (1, 2, 0)])
+def test_the_steps_of_the_walk_are_those_of_numpy(page, model, layer, head, row):
+    before = forwards(page)
+    page.select_option("#walk-layer", index=layer)
+    page.select_option("#walk-head", index=head)
+    page.select_option("#walk-piece", index=row)
+    drawn(page)
+    steps, scores, p, activations = walk_of(model, TEXT, layer, head, row)
+    for number_of_step, expected in enumerate(steps):
+        step, rows = page.evaluate(SEEN_STEP)
+        assert step == number_of_step
+        assert [name for name, _ in rows] == [*expected] == texts(page, "#walk-rows th")
+        for name, values in rows:
+            assert values is None or np.allclose(values, expected[name], atol=1e-4), (step, name)
+        numbers = texts(page, "#walk-rows .number")
+        kind = page.locator("#walk-unit").text_content()
+        if kind == "length":
+            shown = [np.linalg.norm(values) for values in expected.values()]
+        elif kind == "mean ± deviation":
+            shown = [float(np.mean(values)) for values in expected.values()]
+            spread = [number(text.split(" ± ")[1]) for text in numbers]
+            assert np.allclose(spread, [np.std(values) for values in expected.values()], atol=1e-3)
+        else:
+            shown = {"score": scores, "activation": activations}.get(kind, p)
+        figures = [number(text.split(" ± ")[0]) for text in numbers if text]
+        assert np.allclose(figures, shown, atol=1e-3)
+        if step < 8:
+            page.get_by_role("button", name="Next", exact=True).click()
+            drawn(page)
+    assert forwards(page) == before
+
+
+def place_in_walk(page):
+    drawn(page)
+    shown = page.locator("#walk-texts > :visible h3").all_text_contents()
+    return (
+        page.locator("#walk-layer").input_value(),
+        page.locator("#walk-track [aria-current]").text_content(),
+        *shown,
+    )
+
+
+def test_the_walk_goes_on_and_back_by_buttons_and_keys_through_all_layers(page):
+    back, following = (page.get_by_role("button", name=name, exact=True) for name in ("Back", "Next"))
+    assert place_in_walk(page) == ("0", "x", "What comes in")
+    assert back.get_attribute("aria-disabled") == "true"
+    back.click(force=True)
+    assert place_in_walk(page) == ("0", "x", "What comes in")
+    following.click()
+    assert place_in_walk(page) == ("0", "q, k, v", "Query, key and value")
+    page.get_by_role("button", name="output", exact=True).click()
+    assert place_in_walk(page) == ("0", "output", "What goes out")
+    page.keyboard.press("ArrowRight")
+    assert place_in_walk(page) == ("1", "x", "What comes in")
+    assert page.evaluate("document.activeElement.textContent") == "x"
+    page.keyboard.press("ArrowLeft")
+    assert place_in_walk(page) == ("0", "output", "What goes out")
+    page.keyboard.press("End")
+    assert place_in_walk(page) == ("1", "output", "What goes out")
+    assert following.get_attribute("aria-disabled") == "true"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_steps_of_the_walk_move_nothing(page, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    drawn(page, f"explorer.scene.width === {width}")
+    before = page.evaluate(PLACES)
+    for _ in range(9):
+        page.get_by_role("button", name="Next", exact=True).click()
+        drawn(page)
+        assert page.evaluate(PLACES) == before
+
+
+def test_the_walk_says_what_is_switched_off(page):
+    note = page.locator("#walk [data-fact=off]")
+    assert note.text_content() == ""
+    page.locator("#switch-heads").get_by_role("switch", name="layer 1, head 1", exact=True).click()
+    drawn(page)
+    assert note.text_content() == "This head is switched off, so that nothing of it is added."
+    page.get_by_role("button", name="output projection").click()
+    drawn(page)
+    assert column(page, "#walk-rows", 3)[0] == 0
+    page.locator("#switch-heads").get_by_role("switch", name="layer 1", exact=True).click()
+    drawn(page)
+    assert note.text_content() == "This layer is switched off, so that nothing of it is added."
+    page.get_by_role("button", name="output", exact=True).click()
+    drawn(page)
+    assert texts(page, "#walk-rows th") == ["h"]
+
+
+# The picture of a part of the flow: of each pixel its blue less its red
+THUMBNAIL = """([row, place]) => {
+    const canvas = byId("flow-rows").children[row].querySelectorAll("a")[place].querySelector("canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    return [canvas.height, Array.from({length: data.length / 4}, (_, i) => data[4 * i + 2] - data[4 * i])];
+}"""
+
+
+def test_the_flow_pictures_the_numbers_of_every_part(page, model):
+    n = page.evaluate("explorer.scene.n")
+    inputs = [inputs_of(model, TEXT, row) for row in range(n)]
+    parts = [
+        (1, i, [each[name] for each in inputs]) for i, name in enumerate(["word", "position", "segment", "x"])
+    ]
+    for layer in range(model.config.L):
+        steps = [walk_of(model, TEXT, layer, 0, row)[0] for row in range(n)]
+        parts += [
+            (2 + layer, place, [each[step][name] for each in steps])
+            for place, step, name in [(1, 6, "a"), (3, 8, "h")]
+        ]
+    for row, place, expected in parts:
+        height, shown = page.evaluate(THUMBNAIL, [row, place])
+        expected = np.array(expected)
+        assert (height, len(shown)) == (n, expected.size)
+        clear = np.abs(expected.ravel()) > 0.1 * np.abs(expected).max()
+        assert np.array_equal(np.sign(shown)[clear], np.sign(expected.ravel())[clear]), (row, place)
+    best = [chances.argmax() for chances in lens(model, TEXT, 5)]
+    notes = texts(page, "#flow-rows .note bdi")
+    assert [note.split()[0] for note in notes] == [model.tokenizer.vocab[one] for one in best]
+
+
+def test_parts_of_the_flow_lead_to_their_sections(page):
+    flow = page.locator("#flow-rows")
+    flow.get_by_role("link", name="Layer 2: attention").locator("canvas").nth(2).click()
+    drawn(page)
+    assert page.url.endswith("#attention")
+    assert page.locator("#matrix-caption").text_content().startswith("Layer 2, head 3:")
+    flow.get_by_role("link", name="Layer 1: feed-forward").click()
+    assert place_in_walk(page) == ("0", "feed-forward", "Feed-forward")
+    assert page.url.endswith("#walk")
+    page.evaluate("explorer.change({ query: 2 })")
+    flow.get_by_role("link", name="Layer 2: add & norm").first.focus()
+    assert flow.locator("[tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    assert place_in_walk(page) == ("1", "add & norm", "Add and normalize")
+    assert page.locator("#walk-piece").input_value() == "5"
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    drawn(page)
+    assert page.url.endswith("#hidden")
+    assert page.locator("#nearest-title").text_content() == "Nearest to 5 [MASK] after layer 2"
 
 
 def without_head(folder, layer, head):
@@ -937,6 +1146,26 @@ def test_dark_and_light_are_drawn_in_their_own_colours(page):
     drawn(page, "explorer.scene.dark")
     assert sum(page.evaluate(pixel)) < sum(light)
     assert forwards(page) == before
+
+
+# rgb (N,3) -> (N)
+def luminance(rgb):
+    """Relative luminance, by WCAG 2."""
+    shares = np.array(rgb) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return linear @ (0.2126, 0.7152, 0.0722)
+
+
+def test_text_on_every_colour_can_be_read(page):
+    pairs = page.evaluate("""() => [true, false].flatMap((dark) => {
+        const { amount, sign } = paletteOf(dark);
+        const places = Array.from({length: 256}, (_, i) => i / 255);
+        return [amount, sign].flatMap((table) => places.map((place) => cssColour(table, place)));
+    })""")
+    colours = luminance([[int(part) for part in re.findall(r"\d+", pair["colour"])] for pair in pairs])
+    texts_on = np.array([{"#000": 0.0, "#fff": 1.0}[pair["text"]] for pair in pairs])
+    contrast = (np.maximum(colours, texts_on) + 0.05) / (np.minimum(colours, texts_on) + 0.05)
+    assert contrast.min() >= 4.5
 
 
 def test_a_browser_without_canvas_or_scripts_gets_a_notice(browser, path):

@@ -2,8 +2,6 @@
 
 // Attention: all heads at once, one head as a matrix and as lines, one query with all that its probabilities come from.
 
-const root = Math.sqrt;
-
 function showAttention(explorer) {
   showChosenHead(explorer);
   showHeads(explorer);
@@ -17,15 +15,11 @@ function showAttention(explorer) {
 const rowOf = (s, query) => (s.head * s.n + query) * s.n;
 
 function showChosenHead(explorer) {
-  for (const name of ["layer", "head"]) {
-    const select = byId(name);
-    select.addEventListener("change", () => explorer.change({ [name]: select.selectedIndex }));
-  }
+  chooser(explorer, byId("layer"), "layer", layersOf);
+  chooser(explorer, byId("head"), "head", headsOf);
   explorer.view(
-    (s) => [s.config, s.layer, s.head],
+    (s) => [s.layer, s.head],
     (s) => {
-      choices(byId("layer"), numbered(s.config.num_hidden_layers), s.layer);
-      choices(byId("head"), numbered(s.config.num_attention_heads), s.head);
       const name = `Layer ${s.layer + 1}, head ${s.head + 1}`;
       setText(byId("matrix-caption"), `${name}: a row for each query, a column for each key. Arrow keys move.`);
       label(byId("matrix"), `Attention of ${name.toLowerCase()}: queries in rows, keys in columns; the arrow keys move`);
@@ -206,24 +200,33 @@ function drawLines(context, s, query, least, chosen = null) {
   }
 }
 
+// x (n,H) -> (D), what the chosen head has of a row
+function partOf(s, x, row) {
+  const D = s.config.hidden_size / s.config.num_attention_heads;
+  const first = row * s.config.hidden_size + s.head * D;
+  return x.subarray(first, first + D);
+}
+
+// (D): the chosen query times a key, number by number
+function productOf(s, key) {
+  const { q, k } = s.run.layers[s.layer];
+  const other = partOf(s, k, key);
+  return partOf(s, q, s.query).map((x, d) => x * other[d]);
+}
+
 // A query, a key, and their product number by number, whose sum gives the score
 function showProduct(explorer) {
   const strips = byId("product").querySelectorAll("canvas");
   explorer.view(
     (s) => [s.run, s.layer, s.head, s.query, s.key, s.dark],
     (s) => {
-      const D = s.config.hidden_size / s.config.num_attention_heads;
       const { q, k, scores } = s.run.layers[s.layer];
-      const part = (x, row) => {
-        const first = row * s.config.hidden_size + s.head * D;
-        return x.subarray(first, first + D);
-      };
-      const [query, key] = [part(q, s.query), part(k, s.key)];
-      const product = query.map((x, i) => x * key[i]);
+      const product = productOf(s, s.key);
       const { sign } = paletteOf(s.dark);
-      [query, key, product].forEach((values, i) => {
-        drawStrip(strips[i], values, values.reduce((a, b) => Math.max(a, Math.abs(b)), 0), sign);
+      [partOf(s, q, s.query), partOf(s, k, s.key), product].forEach((values, i) => {
+        drawStrip(strips[i], values, sizeOf(values), sign);
       });
+      const D = product.length;
       const sum = decimal(product.reduce((a, b) => a + b, 0));
       const score = decimal(scores[rowOf(s, s.query) + s.key]);
       const names = `${placed(s.pieces, s.query)} and ${placed(s.pieces, s.key)}`;
@@ -275,12 +278,12 @@ function newOrigin() {
 function drawOrigin(rows, s, first, end) {
   const { config, n } = s;
   const D = config.hidden_size / config.num_attention_heads;
-  const { scores, probabilities, v } = s.run.layers[s.layer];
+  const { scores, probabilities } = s.run.layers[s.layer];
   const start = rowOf(s, s.query);
   const ofQuery = scores.subarray(start, start + n);
   const highest = ofQuery.reduce((a, b) => Math.max(a, b), -Infinity);
   const powers = ofQuery.map((score) => Math.exp(score - highest) || 0); // of a head without keys, all is removed
-  const { parts, mixture, most } = mixtureOf(v, probabilities.subarray(start, start + n), s.head * D, D);
+  const { parts, mixture, most } = mixtureOf(s);
   const { sign } = paletteOf(s.dark);
   for (let key = first; key < end; key++) {
     const [name, dot, power, share, strip] = rows[key].cells;
@@ -290,7 +293,7 @@ function drawOrigin(rows, s, first, end) {
     setText(power, decimal(powers[key]));
     setText(share, percent(p, 2));
     share.style.setProperty("--share", percent(p, 2));
-    drawStrip(strip.firstChild, parts.subarray(key * D, key * D + D), most, sign);
+    drawStrip(strip.firstChild, parts[key], most, sign);
   }
   setText(byId("exp-sum"), `sum ${decimal(powers.reduce((a, b) => a + b, 0))}`);
   setText(byId("dimensions"), String(D));
@@ -298,26 +301,13 @@ function drawOrigin(rows, s, first, end) {
   drawStrip(byId("mixture").firstChild, mixture, most, sign);
 }
 
-// v (n, H), of one head the D columns from `first`; p (n) -> parts (n, D) = p v, mixture (D), their largest size
-function mixtureOf(v, p, first, D) {
-  const n = p.length;
-  const H = v.length / n;
-  const parts = new Float32Array(n * D);
-  const mixture = new Float32Array(D);
-  for (let key = 0; key < n; key++) {
-    for (let d = 0; d < D; d++) {
-      parts[key * D + d] = p[key] * v[key * H + first + d];
-      mixture[d] += parts[key * D + d];
-    }
-  }
-  const most = (values) => values.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
-  return { parts, mixture, most: Math.max(most(parts), most(mixture)) };
-}
-
-// One pixel for each number; the style sheet makes it as wide as its cell.
-function drawStrip(canvas, values, most, table) {
-  canvas.width = values.length;
-  canvas.height = 1;
-  const scale = (x) => 0.5 + 0.5 * Math.sign(x) * root(Math.abs(x) / (most || 1));
-  canvas.getContext("2d").drawImage(raster(values, 0, 1, values.length, table, scale), 0, 0);
+// Of the chosen query and head: parts [n] of (D) = p v, their sum mixture (D), and the largest size of all
+function mixtureOf(s) {
+  const { probabilities, v } = s.run.layers[s.layer];
+  const parts = s.pieces.map((_, key) => {
+    const p = probabilities[rowOf(s, s.query) + key];
+    return partOf(s, v, key).map((x) => p * x);
+  });
+  const mixture = parts.reduce(add);
+  return { parts, mixture, most: Math.max(...parts.map(sizeOf), sizeOf(mixture)) };
 }

@@ -20,40 +20,43 @@ class Bert {
     this.lenses = new WeakMap(); // what `lens` returned, by the hidden states and then by the row
   }
 
-  // ids types (n) -> sum (n,H), hidden [L+1] of (n,H), layers [L] of what `attend` and `feedForward` return; all that
-  // the backward pass needs is kept
+  // ids types (n) -> parts [3] and sum (n,H), hidden [L+1] of (n,H), layers [L] of what `attend` and `feedForward`
+  // return; all that the backward pass and the views need is kept
   forward(ids, types, off = {}) {
     const { layers: skipped = new Set(), heads = new Set(), words: removed = new Set() } = off;
-    const sum = this.embed(ids, types);
+    const parts = this.embed(ids, types);
+    const sum = parts.reduce(add);
     const hidden = [this.norm(sum, `${EMBEDDINGS}LayerNorm`)];
     const layers = [];
     for (let l = 0; l < this.config.num_hidden_layers; l++) {
       const kept = (h) => !heads.has(`${l}.${h}`);
       const attention = this.attend(hidden[l], l, kept, removed);
-      const { inner, fed } = skipped.has(l) ? {} : this.feedForward(attention.output, l);
-      layers.push({ ...attention, inner, fed });
+      const { inner, active, fed } = skipped.has(l) ? {} : this.feedForward(attention.output, l);
+      layers.push({ ...attention, inner, active, fed });
       hidden.push(fed ? this.norm(fed, `${LAYER}${l}.output.LayerNorm`) : hidden[l].slice());
     }
-    return { n: ids.length, sum, hidden, layers, heads };
+    return { n: ids.length, parts, sum, hidden, layers, heads };
   }
 
-  // ids types (n) -> (n,H): word + position + segment, which a LayerNorm follows
+  // ids types (n) -> [3] of (n,H): word, position, segment, whose sum a LayerNorm follows
   embed(ids, types) {
-    const H = this.config.hidden_size;
-    const words = this.tensors.get(`${EMBEDDINGS}word_embeddings.weight`);
-    const positions = this.tensors.get(`${EMBEDDINGS}position_embeddings.weight`);
-    const segments = this.tensors.get(`${EMBEDDINGS}token_type_embeddings.weight`);
-    const sum = new Float32Array(ids.length * H);
-    for (let i = 0; i < ids.length; i++) {
-      const type = Math.min(types[i], this.config.type_vocab_size - 1); // a model may know no pairs
-      for (let c = 0; c < H; c++) {
-        sum[i * H + c] = words[ids[i] * H + c] + positions[i * H + c] + segments[type * H + c];
-      }
-    }
-    return sum;
+    const last = this.config.type_vocab_size - 1; // a model may know no pairs
+    return [
+      this.rows("word", ids),
+      this.rows("position", ids.map((_, i) => i)),
+      this.rows("token_type", types.map((type) => Math.min(type, last))),
+    ];
   }
 
-  // x (n,H) -> attended (n,H): x + W context + b; output (n,H): LayerNorm(attended); q k v (n,H); scores
+  // of a table of embeddings these rows (n) -> (n,H)
+  rows(table, places) {
+    const weight = this.tensors.get(`${EMBEDDINGS}${table}_embeddings.weight`);
+    const x = new Float32Array(places.length * this.config.hidden_size);
+    places.forEach((place, i) => this.row(x, i).set(this.row(weight, place)));
+    return x;
+  }
+
+  // x (n,H) -> attended (n,H): x + W context + b; output (n,H): LayerNorm(attended); q k v context (n,H); scores
   // probabilities (A,n,n)
   attend(x, l, kept, removed) {
     const name = `${LAYER}${l}.attention.`;
@@ -63,7 +66,7 @@ class Bert {
     const context = this.mix(probabilities, v, kept);
     const attended = add(x, this.linear(context, `${name}output.dense`));
     const output = this.norm(attended, `${name}output.LayerNorm`);
-    return { q, k, v, scores, probabilities, attended, output };
+    return { q, k, v, scores, probabilities, context, attended, output };
   }
 
   // q k (n,H) -> (A,n,n): q·k / sqrt(D); -Infinity for a removed key, and for a later one in a causal model
@@ -103,10 +106,28 @@ class Bert {
     return context;
   }
 
-  // x (n,H) -> inner (n,I): W1 x + b; fed (n,H): x + W2 gelu(inner) + b, which a LayerNorm follows
+  // context (H), a row of a layer's -> [A] of (H): what each head adds; with the bias their sum is W context + b
+  headOutputs(context, l) {
+    const { hidden_size: H, num_attention_heads: A } = this.config;
+    const weight = this.tensors.get(`${LAYER}${l}.attention.output.dense.weight`);
+    return Array.from({ length: A }, (_, head) => {
+      const alone = context.map((y, c) => (Math.floor((c * A) / H) === head ? y : 0));
+      return linear(alone, weight, new Float32Array(H));
+    });
+  }
+
+  // x (n,H) -> inner (n,I): W1 x + b; active (n,I): gelu(inner); fed (n,H): x + W2 active + b, which a LayerNorm follows
   feedForward(x, l) {
     const inner = this.linear(x, `${LAYER}${l}.intermediate.dense`);
-    return { inner, fed: add(x, this.linear(inner.map(this.gelu), `${LAYER}${l}.output.dense`)) };
+    const active = inner.map(this.gelu);
+    return { inner, active, fed: add(x, this.linear(active, `${LAYER}${l}.output.dense`)) };
+  }
+
+  // active (I), a row of a layer's -> (H): what one of the inner units adds
+  unitOutput(active, l, unit) {
+    const weight = this.tensors.get(`${LAYER}${l}.output.dense.weight`);
+    const I = active.length;
+    return Float32Array.from({ length: this.config.hidden_size }, (_, c) => active[unit] * weight[c * I + unit]);
   }
 
   // states of (n,H), of any layers -> of each (V), the masked-LM logits of one row, in one product; null without the head
@@ -229,6 +250,10 @@ function linear(x, weight, bias) {
 // x y (...) -> (...)
 function add(x, y) {
   return x.map((value, i) => value + y[i]);
+}
+
+function subtract(x, y) {
+  return x.map((value, i) => value - y[i]);
 }
 
 // x (n,H)  gamma beta (H) -> (n,H): gamma (x - mean) / sqrt(variance + eps) + beta (Ba et al. 2016)

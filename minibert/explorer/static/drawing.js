@@ -79,10 +79,12 @@ const paletteOf = memo((dark) => {
   return { amount: ramp(stops.amount), sign: ramp(stops.sign), ink };
 });
 
-// A colour of a packed scale, at a place in [0, 1], as CSS, and that of text which can be read on it
+// A colour of a packed scale, at a place in [0, 1], as CSS, and that of text which can be read on it: black and white
+// have the same contrast, 4.6, to what has a luminance of 0.18.
 function cssColour(table, place) {
   const [r, g, b] = new Uint8Array(table.buffer, 4 * Math.round(255 * place));
-  return { colour: `rgb(${r} ${g} ${b})`, text: 0.3 * r + 0.6 * g + 0.1 * b > 128 ? "#14181d" : "#fff" };
+  const luminance = 0.2126 * (r / 255) ** 2.2 + 0.7152 * (g / 255) ** 2.2 + 0.0722 * (b / 255) ** 2.2;
+  return { colour: `rgb(${r} ${g} ${b})`, text: luminance > 0.18 ? "#000" : "#fff" };
 }
 
 const scratch = document.createElement("canvas");
@@ -101,7 +103,25 @@ function raster(values, offset, rows, columns, table, scale) {
   return scratch;
 }
 
+const root = Math.sqrt;
 const signed = (most) => (x) => 0.5 + (0.5 * x) / (most || 1);
+// Small ones are seen beside large ones, too.
+const signedRoot = (most) => (x) => 0.5 + 0.5 * Math.sign(x) * root(Math.abs(x) / (most || 1));
+
+// values (n) -> the largest size of any
+const sizeOf = (values) => values.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+
+// One pixel for each number, in rows; the style sheet makes the canvas as large as its place.
+function drawPixels(canvas, values, rows, table, scale) {
+  const columns = values.length / rows;
+  canvas.width = columns;
+  canvas.height = rows;
+  canvas.getContext("2d").drawImage(raster(values, 0, rows, columns, table, scale), 0, 0);
+}
+
+function drawStrip(canvas, values, most, table) {
+  drawPixels(canvas, values, 1, table, signedRoot(most));
+}
 
 // Give a canvas a size in CSS pixels and return its context, scaled to the pixels of the screen.
 function fit(canvas, width, height) {
@@ -154,13 +174,13 @@ function arrows(node, move) {
   });
 }
 
-// One stop of the Tab key for many buttons; arrow keys lead from one to the next, up and down by rows.
+// One stop of the Tab key for many buttons or links; arrow keys lead from one to the next, up and down by rows.
 function roving(parent) {
-  const buttons = () => [...parent.querySelectorAll("button")];
+  const buttons = () => [...parent.querySelectorAll("button, a")];
   const select = (button) => {
     for (const one of buttons()) one.tabIndex = one === button ? 0 : -1;
   };
-  parent.addEventListener("focusin", (event) => select(event.target.closest("button")));
+  parent.addEventListener("focusin", (event) => select(event.target.closest("button, a")));
   arrows(parent, (dx, dy) => {
     const all = buttons();
     const from = all.indexOf(document.activeElement);
@@ -194,5 +214,18 @@ function choices(select, names, chosen) {
   names.forEach((name, i) => setText(options[i], name));
   select.selectedIndex = chosen;
 }
+
+// A <select> by which a part of the state is chosen, whose options are names(s)
+function chooser(explorer, select, name, names) {
+  select.addEventListener("change", () => explorer.change({ [name]: select.selectedIndex }));
+  explorer.view(
+    (s) => [s.config, s.pieces, s[name]],
+    (s) => choices(select, names(s), s[name]),
+  );
+}
+
+const layersOf = (s) => numbered(s.config.num_hidden_layers);
+const headsOf = (s) => numbered(s.config.num_attention_heads);
+const piecesOf = (s) => s.pieces.map((_, i) => placed(s.pieces, i));
 
 const numbered = (count) => Array.from({ length: count }, (_, i) => String(i + 1));

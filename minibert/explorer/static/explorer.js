@@ -68,26 +68,34 @@ function showSaid(explorer) {
 
 // {title, rows}: "Guess at 5 [MASK]" and {text: "her 81.2%", share: "81.20%"}, or how to ask for one; "" without a head
 function saidOf(explorer, s) {
-  const { title, values, name, chance, logits } = outcome(explorer, s, s.run);
-  if (logits === null) return { title: "", rows: [] };
+  const result = outcome(explorer, s, s.run);
+  if (result.logits === null) return { title: "", rows: [] };
   if (!s.task && s.ids[s.watched] !== explorer.maskId) return { title: TO_ASK, rows: [] };
+  return { title: `${result.title}: `, rows: likeliest(result, SAID) };
+}
+
+// The first of an outcome: [{text: "her 81.2%", share: "81.20%"}]
+function likeliest({ values, name, chance }, count) {
   const write = chance ? percent : (x) => decimal(x, 3);
-  const rows = largest(values, SAID).map((place) => {
+  return largest(values, count).map((place) => {
     const share = chance ? percent(values[place], 2) : "0%";
     return { text: `${name(place)} ${write(values[place])}`, share };
   });
-  return { title: `${title}: `, rows };
 }
 
-// A bar for each guess; commas, which are not seen, keep them apart where they are read aloud.
 function drawSaid(box, { title, rows }) {
+  box.replaceChildren(title, ...shares(rows));
+}
+
+// A bar for each row; commas, which are not seen, keep them apart where they are read aloud.
+function shares(rows) {
   const comma = () => element("span", { className: "unseen" }, ", ");
   const bars = rows.map(({ text, share }) => {
     const bar = element("span", { className: "share" }, element("bdi", {}, text));
     bar.style.setProperty("--share", share);
     return bar;
   });
-  box.replaceChildren(title, ...bars.flatMap((bar, i) => (i ? [comma(), bar] : [bar])));
+  return bars.flatMap((bar, i) => (i ? [comma(), bar] : [bar]));
 }
 
 // The slider over training, where there are several checkpoints
@@ -147,8 +155,8 @@ function start() {
   const missing = lacking();
   if (missing) throw new Error(`it lacks ${missing}`);
   const explorer = new Explorer(JSON.parse(byId("data").textContent));
-  for (const show of [showText, showSaid, showPieces, showWords, showGuesses, showAttention, showSwitches]) show(explorer);
-  for (const show of [showGradient, showHidden, showAnswer]) show(explorer);
+  for (const show of [showText, showSaid, showFlow, showPieces, showWords, showGuesses, showAttention]) show(explorer);
+  for (const show of [showWalk, showSwitches, showGradient, showHidden, showAnswer]) show(explorer);
   showTraining(explorer);
   showExamples(explorer);
   showWhereOneIs();

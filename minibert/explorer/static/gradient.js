@@ -127,9 +127,6 @@ function drawGradient(list, { name, value, products, norms }, s) {
   });
 }
 
-// values (n) -> the largest size of any
-const sizeOf = (values) => values.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-
 // A number with as many digits as show three of the largest of its kind
 function sized(x, kind) {
   const size = sizeOf(kind);

@@ -5,12 +5,7 @@
 const GUESSES = 5;
 
 function showGuesses(explorer) {
-  const select = byId("watched");
-  select.addEventListener("change", () => explorer.change({ watched: select.selectedIndex }));
-  explorer.view(
-    (s) => [s.pieces, s.watched],
-    (s) => choices(select, s.pieces.map((_, i) => placed(s.pieces, i)), s.watched),
-  );
+  chooser(explorer, byId("watched"), "watched", piecesOf);
   explorer.view(
     (s) => [s.bert, s.run, s.watched, s.encoding],
     (s) => {

@@ -14,7 +14,7 @@ function showHidden(explorer) {
   }
   explorer.view(
     (s) => [s.pieces, s.vector.row],
-    (s) => choices(select, s.pieces.map((_, i) => placed(s.pieces, i)), s.vector.row),
+    (s) => choices(select, piecesOf(s), s.vector.row),
   );
   showStates(explorer, turn);
   explorer.view(

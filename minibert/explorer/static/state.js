@@ -73,6 +73,7 @@ class Explorer {
       head: 0,
       query: 0,
       key: 0,
+      step: 0, // of the walk through a head
       off: NOTHING_OFF,
       picture: "values",
       vector: { layer: 0, row: 0 },

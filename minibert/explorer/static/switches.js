@@ -15,15 +15,20 @@ function outcome(explorer, s, run) {
     const { kind, logits } = s.bert.answer(last);
     return { ...outcomeOfTask(s.task, { kind, logits }, s), chance: kind !== "regress" && kind !== "choice", logits };
   }
-  const guesses = s.bert.lens([last], s.watched);
-  if (guesses) {
-    const [logits] = guesses;
-    const name = (id) => short(explorer.data.vocabulary[id]);
-    return { title: `Guess at ${here}`, values: softmax(logits), name, chance: true, logits };
-  }
+  const guess = guessOf(explorer, s, last, s.watched);
+  if (guess) return guess;
   const title = `Last vector of ${here}: cosine with the whole model’s`;
   const values = [cosine(rowVector(s.whole.hidden, s, s.watched), rowVector(run.hidden, s, s.watched))];
   return { title, values, name: () => "cosine", chance: false, logits: null };
+}
+
+// hidden (n, H), of any layer -> an outcome: what the masked-LM head guesses from a row; null without the head
+function guessOf(explorer, s, hidden, row) {
+  const guesses = s.bert.lens([hidden], row);
+  if (!guesses) return null;
+  const [logits] = guesses;
+  const name = (id) => short(explorer.data.vocabulary[id]);
+  return { title: `Guess at ${placed(s.pieces, row)}`, values: softmax(logits), name, chance: true, logits };
 }
 
 // hidden [L+1] of (n, H) -> (H), of the last layer
