@@ -11,7 +11,7 @@ function showFlow(explorer) {
   list.addEventListener("click", (event) => {
     const link = event.target.closest("a");
     if (!link) return;
-    const head = [...link.querySelectorAll("canvas")].indexOf(event.target);
+    const head = [...link.firstChild.children].indexOf(event.target.closest("i"));
     explorer.change(link.isAttention && head >= 0 ? { ...link.choice, head } : link.choice);
   });
   const draw = (s) => {
