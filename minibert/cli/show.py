@@ -4,8 +4,9 @@ Writes one HTML file that contains the whole model: vocabulary, weights, and a
 tokenizer and a forward pass in JavaScript. It needs neither network nor Python;
 open it in a browser and type. It shows pieces, attention, hidden states,
 guesses at [MASK] after every layer, the answer of a fine-tuned model, and what
-changes when a head, a layer or a word is switched off. With several models,
-such as checkpoints of a run, it has a slider over training.
+changes when a head, a layer or a word is switched off. A picture of the whole
+flow leads to all of these, and a walk through one head to its equations. With
+several models, such as checkpoints of a run, it has a slider over training.
 
 Weights are rounded to float16, or to 8 bits for several models; the page says
 how much accuracy that costs. Models that need more than 100 MB are refused.
