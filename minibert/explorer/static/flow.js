@@ -4,6 +4,7 @@
 // row of pixels for each piece, and leads to the section that shows them.
 
 const TOLD = 4; // of what the model says
+const FEW = 2e5; // pixels that a keystroke may wait for
 
 function showFlow(explorer) {
   const list = byId("flow-rows");
@@ -27,8 +28,13 @@ function showFlow(explorer) {
   const rest = rested(() => draw(explorer.scene));
   explorer.view(
     (s) => [s.bert, s.run, s.watched, s.pieces, s.dark],
-    (s) => (effort(s) <= CHEAP ? draw(s) : rest()),
+    (s) => (pixelsOf(s) <= FEW ? draw(s) : rest()),
   );
+}
+
+function pixelsOf({ config, n }) {
+  const { num_hidden_layers: L, num_attention_heads: A, hidden_size: H, intermediate_size: F } = config;
+  return L * n * (A * n + 2 * H + F);
 }
 
 // Rows from the text down: {kind, name, note, parts}, a part being {name, to, choice, pictures, shares}: the section
@@ -39,8 +45,8 @@ function flowOf(explorer, s) {
   const pieces = s.pieces.map((piece) => short(piece, 16)).join(" ");
   const embeddings = ["word", "position", "segment"].map((name, i) => part(name, "pieces", {}, [parts[i]]));
   embeddings.push(part("sum, LayerNorm", "hidden", chosenVector(s, 0), [hidden[0]]));
-  const lens = hidden.map((states) => (s.task ? null : guessOf(explorer, s, states, s.watched)));
-  const notes = lens.map((guess) => (guess ? likeliest(guess, 1) : []));
+  const isGuessing = !s.task && s.bert.lens(hidden, s.watched) !== null; // of all layers in one product
+  const notes = hidden.map((states) => (isGuessing ? likeliest(guessOf(explorer, s, states, s.watched), 1) : []));
   const row = (kind, name, parts, note = []) => ({ kind, name, parts, note });
   const rows = [
     row("pieces", "Pieces", [part(pieces, "pieces", {}, [])]),
