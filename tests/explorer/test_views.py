@@ -652,7 +652,8 @@ def test_the_walk_goes_on_and_back_by_buttons_and_keys_through_all_layers(page):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_sections_keep_their_heights_over_the_steps_of_the_walk(page, width):
     page.set_viewport_size({"width": width, "height": 800})
-    drawn(page, f"explorer.scene.width === {width}")
+    # Sections out of sight have their old heights until the page is at rest.
+    drawn(page, f"explorer.scene.width === {width} && document.body.className === ''")
     heights = "[...document.querySelectorAll('main > section')].map((one) => one.offsetHeight)"
     before = page.evaluate(heights)
     for _ in range(9):
