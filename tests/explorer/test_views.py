@@ -660,6 +660,7 @@ def test_sections_keep_their_heights_over_the_steps_of_the_walk(page, width):
         page.get_by_role("button", name="Next", exact=True).click()
         drawn(page)
         assert page.evaluate(heights) == before
+        assert page.locator(".box-walk").evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
 
 
 def test_the_walk_says_what_is_switched_off(page):
