@@ -13,6 +13,7 @@ import english_pack
 import numpy as np
 import page_reader
 import pytest
+from docs_programs import programs
 from page_reader import FENCE, Reader, Step
 from paths import PACKAGE, ROOT
 
@@ -218,22 +219,12 @@ def test_commands_and_samples_run_in_order(page, trained, pretrained, tmp_path, 
     assert reader.left_behind() == set()
 
 
-def programs(page: str) -> dict[str, tuple[str, str]]:
-    """The program that each heading of the lowest level has, the first one "", and what it prints."""
-    found = {}
-    for section in re.split(r"^### ", "\n" + page, flags=re.MULTILINE):
-        (language, program), (output_language, output) = FENCE.findall(section)
-        assert (language, output_language) == ("python", "text")
-        found[section.partition("\n")[0]] = program, output
-    return found
-
-
 @pytest.mark.slow
 def test_programs_run_as_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # which a program sets anew
     (tmp_path / "docs").symlink_to(DOCS)
-    found = programs(PROGRAMS.read_text("utf-8"))
+    found = programs()
     numbers = [title.partition(".")[0] for title in found]
     assert numbers == ["", *map(str, range(1, 21))]
     for title, (program, output) in found.items():

@@ -11,6 +11,7 @@ import venv
 import zipfile
 
 import pytest
+from docs_programs import write_programs
 from paths import PACKAGE
 
 ROOT = PACKAGE.parent
@@ -112,12 +113,9 @@ def test_wrong_names_and_types_are_reported_to_users_of_the_package(tmp_path):
 
 @pytest.mark.thorough
 def test_programs_of_the_docs_have_no_type_errors(tmp_path):
-    """Strictly; what comes without types, such as scikit-learn, is Any."""
+    """Strictly; what comes without types, such as scikit-learn, is Any. Pyright: tests/oracle."""
     pytest.importorskip("mypy")
-    page = (ROOT / "docs" / "programs.md").read_text("utf-8")
-    for number, program in enumerate(re.findall(r"```python\n(.*?)```", page, re.DOTALL)):
-        (tmp_path / f"program_{number}.py").write_text(program)
-    names = sorted(path.name for path in tmp_path.glob("*.py"))
+    names = write_programs(tmp_path)
     (tmp_path / "wrong.py").write_text("import minibert\nminibert.TextEncoder('model', pool=3)\n")
     strictly = "--strict --disable-error-code=import-untyped --disable-error-code=import-not-found"
     checked = subprocess.run(
