@@ -95,6 +95,9 @@ class _TextEstimator(Estimator, WindowArguments):
     def explain(self, text: str | tuple[str, str], answer: Any = None) -> Explanation:
         """Compute how much each word of a text contributes to an answer: gradient times input.
 
+        Shrikumar et al. (2017) describe the method. A score is the slope at this text, and not what would
+        happen without the word.
+
         Parameters
         ----------
         text : str or tuple of two str

@@ -23,18 +23,33 @@ Word = tuple[str, list[tuple[str, float]]]  # the word as it is written in the t
 
 @dataclass(frozen=True)
 class TextScore:
-    """The (pseudo-)log-likelihood of a text, in nats."""
+    """The (pseudo-)log-likelihood of a text, in nats.
+
+    Attributes
+    ----------
+    text : str
+        The text as it was given.
+    words : list of (str, list of (str, float))
+        Each word as it is written, and its pieces, each with its log p in nats.
+    """
 
     text: str
     words: list[Word]
 
     @property
     def log_probabilities(self) -> NDArray[np.float64]:
-        """(n,) float64, log p of each piece, without [CLS] and [SEP]."""
+        """Return (n,) float64, log p of each piece in nats, without [CLS] and [SEP]."""
         return np.array([value for _, pieces in self.words for _, value in pieces])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary for JSON: the sum and the mean over the text, and the sum over each word."""
+        """Return a dictionary for JSON: the sum and the mean over the text, and the sum over each word.
+
+        Returns
+        -------
+        dict
+            `text`; `log_probability`, the sum over the pieces; `tokens`, their number; `mean`; `perplexity`,
+            which is exp(-mean); and `words`, each with its own sum.
+        """
         values = self.log_probabilities
         mean = float(values.mean())
         words = []

@@ -22,23 +22,43 @@ NOTHING = np.empty(0, np.int32)  # positions and labels of a sequence in which n
 
 
 class Sequence(NamedTuple):
-    """One sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what to predict in it."""
+    """One sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what to predict in it.
 
-    input_ids: Integers  # (n,) vocabulary ids, masking already applied
-    token_type_ids: Integers  # (n,) 0 in segment A, 1 in segment B
-    masked_positions: Integers = NOTHING  # (m,) positions within the sequence, ascending
-    masked_labels: Integers = NOTHING  # (m,) the original ids at these positions
-    next_sentence_label: int = -1  # 0 IsNext, 1 NotNext, -1 no label
-    cut: int = 0  # how many pieces, or texts, did not fit and were dropped
+    Attributes
+    ----------
+    input_ids : (n,) integers, the ids of the pieces, masking already applied.
+    token_type_ids : (n,) integers, 0 in segment A and 1 in segment B.
+    masked_positions : (m,) integers, positions within the sequence, counted from its [CLS], ascending.
+    masked_labels : (m,) integers, the original ids at these positions.
+    next_sentence_label : 0 where B follows A in its document (IsNext), 1 where it does not (NotNext), -1
+        where nothing is asked.
+    cut : how many pieces, or texts, did not fit and were dropped.
+    """
+
+    input_ids: Integers
+    token_type_ids: Integers
+    masked_positions: Integers = NOTHING
+    masked_labels: Integers = NOTHING
+    next_sentence_label: int = -1
+    cut: int = 0
 
 
 class Feature(NamedTuple):
-    """One input of a fine-tuned model: a sequence, or one sequence for each of several choices."""
+    """One input of a fine-tuned model: a sequence, or one sequence for each of several choices.
+
+    Attributes
+    ----------
+    sequences : tuple of one `Sequence`, or of one for each choice.
+    label : what the head is to answer: the number of a class or choice, a float, (start, end) of a span, or
+        (n,) tags, one for each of `rows`. None: unknown.
+    rows : (n,) integers, the positions that have a tag: the first piece of each word. None for other heads.
+    example : index of the example that the feature was made from; a long paragraph gives several features.
+    """
 
     sequences: tuple[Sequence, ...]
-    label: Any = None  # a class or choice; a float; (start, end); (n,) tags of `rows`; None: unknown
-    rows: Integers | None = None  # (n,) positions that have a tag: the first piece of each word
-    example: int = 0  # index of the example it was made from; a long paragraph gives several features
+    label: Any = None
+    rows: Integers | None = None
+    example: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,10 +81,11 @@ class Batch:
     masked_rows, masked_labels : (M,) int32
         Indices into the T tokens, and the ids to predict there.
     masked_weights : (M,) float64
+        1 / M of the global batch.
     next_sentence_labels : (S,) int32
-        -1 where there is no label.
+        0 IsNext, 1 NotNext, -1 where there is no label.
     next_sentence_weights : (S,) float64
-        0 where there is no label.
+        1 / (labels in the global batch), 0 where there is no label.
     """
 
     input_ids: NDArray[np.int32]
@@ -290,14 +311,23 @@ class TaskBatch(Batch):
     `labels` depends on the kind of head: "classify" and "choice" (E,) int32; "regress" (E,) float64;
     "multilabel" (E,K) float64, 0 where a class does not apply, else 1 or the weight of that class; "span"
     (E,2) int32, first and last position of the answer in the sequence, both 0 where the sequence does not
-    contain it; "tag" (N,) int32, one for each of `label_rows`.
+    contain it; "tag" (N,) int32, one for each of `label_rows`. `pack_features` makes a batch; the fields
+    that are not listed here are those of `Batch`.
+
+    Attributes
+    ----------
+    labels : array as above, zero where the label is unknown.
+    label_weights : (len(labels),) float64, 1 / (known labels in the global batch), 0 where it is unknown.
+    label_rows : (N,) int32, indices of the tokens that have a tag; (0,) for other heads.
+    row_counts : (E,) int32, how many of `label_rows` each example has.
+    choices : how many sequences each example has.
     """
 
-    labels: np.ndarray  # see above; zero where unknown
-    label_weights: np.ndarray  # (len(labels),) float64, 1 / (known labels in the global batch), or 0
-    label_rows: np.ndarray  # (N,) int32, indices of the tokens that have a tag; (0,) for other heads
-    row_counts: np.ndarray  # (E,) int32, how many of `label_rows` each example has
-    choices: int = 1  # sequences of each example
+    labels: np.ndarray
+    label_weights: np.ndarray
+    label_rows: np.ndarray
+    row_counts: np.ndarray
+    choices: int = 1
 
     @property
     def E(self) -> int:
@@ -322,6 +352,10 @@ class TaskBatch(Batch):
         ----------
         features : at least one, all with the same number of sequences.
         head : the head that the labels are for.
+
+        Returns
+        -------
+        TaskBatch
 
         Raises
         ------
@@ -378,6 +412,10 @@ class TaskBatch(Batch):
         Parameters
         ----------
         first, last : indices of examples in this batch.
+
+        Returns
+        -------
+        TaskBatch of `last - first` examples.
         """
         borders = np.append(self.first_sequences, self.S)
         begin, end = borders[[first, last]].tolist()

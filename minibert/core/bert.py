@@ -108,7 +108,7 @@ def encoder(
     drop: Dropout | None = None,
     rows: Array | None = None,
 ) -> tuple[Array, Saved]:
-    """Compute the embeddings, then L layers of attention and feed-forward.
+    """Compute the embeddings, then L layers of attention and feed-forward (Devlin et al. 2019, section 3).
 
     Parameters
     ----------

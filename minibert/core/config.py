@@ -173,7 +173,12 @@ class BertConfig:
         return cls(**{name: value for name, value in values.items() if name in known})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields of a `config.json` that `transformers` reads as a `BertForPreTraining`."""
+        """Return the fields of a `config.json` that `transformers` reads as a `BertForPreTraining`.
+
+        Returns
+        -------
+        dict of values for JSON, by Hugging Face's names.
+        """
         fields = {"architectures": ["BertForPreTraining"], "model_type": "bert", **dataclasses.asdict(self)}
         fields |= {"pad_token_id": 0, "tie_word_embeddings": True}
         return {name: value for name, value in fields.items() if value is not None}

@@ -54,7 +54,7 @@ def logits(
     batch: TaskBatch,
     drop: Dropout | None = None,
 ) -> tuple[Array, Saved]:
-    """Compute the scores of the output layer, before any softmax.
+    """Compute the scores of the output layer, before any softmax (Devlin et al. 2019, section 4).
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def loss(
     drop: Dropout | None = None,
     span_weight: float = 0.5,
 ) -> tuple[HeadLoss, Saved]:
-    """Compute the loss of a task on one batch.
+    """Compute the loss of a task on one batch (Devlin et al. 2019, section 4).
 
     Parameters
     ----------

@@ -151,7 +151,7 @@ class AdamW(Optimizer):
     With `bias_correction=False` it is the optimizer of Google's released code: the moments are not corrected
     for starting at zero, and the warm-up makes up for it.
 
-    Its `ranges` (K,2) are those with weight decay.
+    Its arguments are those of `Optimizer`; `ranges` (K,2) are those with weight decay.
     """
 
     KIND, RANGES, WHOLE = "adamw", "decayed", False
@@ -164,7 +164,8 @@ class Lamb(Optimizer):
     Each tensor with weight decay moves by the learning rate times its own norm. In the authors' BERT the
     projections to queries, keys and values are three tensors; here they are one, with one norm.
 
-    Its `ranges` (K,3) are the tensors in the buffer: begin, end, whether the tensor has weight decay.
+    Its arguments are those of `Optimizer`; `ranges` (K,3) are the tensors in the buffer: begin, end, whether
+    the tensor has weight decay.
     """
 
     KIND, RANGES = "lamb", "tensors"
@@ -180,8 +181,9 @@ class Muon(Optimizer):
     AdamW updates embeddings, heads, biases and LayerNorm. For the matrices, `m` is the running mean of the
     gradients and `v` is not used; their momentum is `beta1`, too, where others use 0.95.
 
-    Its `ranges` (K,5) are the tensors in the buffer: begin, end, whether the tensor has weight decay, and for
-    the weights of a layer their rows and the number of matrices side by side.
+    Its arguments are those of `Optimizer`; `ranges` (K,5) are the tensors in the buffer: begin, end, whether
+    the tensor has weight decay, and for the weights of a layer their rows and the number of matrices side by
+    side.
     """
 
     KIND, RANGES = "muon", "matrices"
@@ -198,8 +200,12 @@ def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
     Parameters
     ----------
     params : `FlatParameters`, whose table says which tensors have weight decay.
-    kind : name of the optimizer, one of `KINDS`.
+    kind : name of the optimizer: "adamw", "lamb" or "muon".
     **given : further arguments, as for `Optimizer`.
+
+    Returns
+    -------
+    Optimizer, with moments of zero.
 
     Raises
     ------
@@ -226,9 +232,9 @@ def warmup_linear(
 ) -> float:
     """Return the learning rate of update `step`: a linear rise to `peak`, then a linear decay to zero.
 
-    Two conventions share the warm-up, in which update 0 has rate 0. In Google's code the decay counts from
-    update 0, so the rate drops a little at the end of the warm-up; in Hugging Face's it counts from the end
-    of the warm-up, and so begins at `peak`.
+    The schedule is that of the paper (Devlin et al. 2019, A.2). Two conventions share the warm-up, in which
+    update 0 has rate 0. In Google's code the decay counts from update 0, so the rate drops a little at the
+    end of the warm-up; in Hugging Face's it counts from the end of the warm-up, and so begins at `peak`.
 
     Parameters
     ----------
@@ -237,6 +243,10 @@ def warmup_linear(
     warmup : number of updates over which the rate rises.
     peak : the largest rate.
     google : whether to use Google's convention instead of Hugging Face's.
+
+    Returns
+    -------
+    float, from 0 to `peak`.
 
     Raises
     ------

@@ -67,13 +67,22 @@ def ones(generator: np.random.Generator, shape: tuple[int, ...], spread: float) 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the table: a parameter tensor."""
+    """One row of the table: a parameter tensor.
 
-    name: str  # path in the tree, its steps joined by dots
+    Attributes
+    ----------
+    name : path in the tree, its steps joined by dots, such as "layers.0.attention.qkv_weight".
+    shape : size along each axis.
+    initial : function of a generator, the shape and a standard deviation that draws the initial values.
+    decays : whether it has weight decay: weights do, LayerNorm and biases do not, as in BERT's released code.
+    matrices : how many matrices stand side by side in a weight of a layer, for Muon; 0 in everything else.
+    """
+
+    name: str
     shape: tuple[int, ...]
-    initial: Initial  # draws the initial values
-    decays: bool  # has weight decay: weights do, LayerNorm and biases do not (as in BERT's released code)
-    matrices: int = 0  # how many stand side by side in a weight of a layer, for Muon; 0 in everything else
+    initial: Initial
+    decays: bool
+    matrices: int = 0
 
     @property
     def size(self) -> int:
@@ -106,14 +115,19 @@ class PlainHead(NamedTuple):
 
     Nothing is between the two but a pooler. `model.params.Head` also has LSTMs, or pools windows.
 
+    Attributes
+    ----------
+    kind : name of the head in the table `KINDS`, such as "classify" or "span".
+    outputs : how many outputs for each sequence or token; 0 for "pretraining".
+
     Examples
     --------
     >>> PlainHead("classify", 3).pooled, PlainHead("span", 2).pooled
     (True, False)
     """
 
-    kind: str  # one of `KINDS`
-    outputs: int  # how many for each sequence or token; 0 for "pretraining"
+    kind: str
+    outputs: int
 
     @property
     def spec(self) -> HeadKind:
@@ -158,6 +172,10 @@ def weight(name: str, *shape: int, matrices: int = 0) -> Entry:
     name : path in the tree, its steps joined by dots.
     *shape : size along each axis, inputs first.
     matrices : how many matrices side by side Muon updates; 0 leaves the tensor to AdamW.
+
+    Returns
+    -------
+    Entry, of a tensor with normal initial values and weight decay.
     """
     return Entry(name, shape, normal, True, matrices)
 
@@ -169,6 +187,10 @@ def bias(name: str, *shape: int) -> Entry:
     ----------
     name : path in the tree, its steps joined by dots.
     *shape : size along each axis.
+
+    Returns
+    -------
+    Entry, of a tensor that begins as zeros and has no weight decay.
     """
     return Entry(name, shape, zeros, False)
 
@@ -205,6 +227,10 @@ def encoder_table(config: BertConfig) -> list[Entry]:
     Parameters
     ----------
     config : the shape of the encoder.
+
+    Returns
+    -------
+    list of `Entry`, in the order of the buffer.
     """
     H, F = config.H, config.F
     table = [
@@ -384,6 +410,15 @@ class FlatParameters:
         Parameters
         ----------
         flat : (N,) the buffer; it is not copied.
+
+        Returns
+        -------
+        FlatParameters, or the subclass that this is.
+
+        Raises
+        ------
+        ValueError
+            When the buffer and the table differ in their number of elements.
         """
         other = copy.copy(self)
         other.flat = flat
@@ -406,7 +441,12 @@ class FlatParameters:
         return iter(self._places)
 
     def items(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Return names and views, in the order of the buffer."""
+        """Return names and views, in the order of the buffer.
+
+        Returns
+        -------
+        iterator of (name, array of the tensor's shape).
+        """
         return ((name, self[name]) for name in self)
 
     @property
@@ -433,7 +473,12 @@ class FlatParameters:
         return np.hstack([self.tensors, shapes])
 
     def zeros_like(self) -> Self:
-        """Return a tree of the same shape and dtype filled with zeros: gradients, moments."""
+        """Return parameters of the same names, shapes and dtype, all of them zero: gradients, moments.
+
+        Returns
+        -------
+        FlatParameters, or the subclass that this is, with a buffer of its own.
+        """
         return self.like(np.zeros_like(self.flat))
 
     def astype(self, dtype: Any) -> Self:
@@ -442,6 +487,10 @@ class FlatParameters:
         Parameters
         ----------
         dtype : dtype of the copy.
+
+        Returns
+        -------
+        FlatParameters, or the subclass that this is; always a copy.
         """
         return self.like(self.flat.astype(dtype))
 
@@ -451,6 +500,10 @@ class FlatParameters:
         Parameters
         ----------
         *prefixes : first parts of names, such as "embeddings.".
+
+        Returns
+        -------
+        int, the number of elements of these tensors.
         """
         return sum(entry.size for entry in self.table if entry.name.startswith(prefixes or ("",)))
 

@@ -176,6 +176,10 @@ class HostSteps:
         ----------
         batch : one global batch.
         count : how many micro-batches; a batch of fewer examples is split into single examples.
+
+        Returns
+        -------
+        tuple of batches, whose losses and gradients add up to those of the whole.
         """
         return tuple(batch.split(min(count, batch.E)))
 

@@ -141,14 +141,34 @@ def keeps_head(
 
 @dataclass(frozen=True, repr=False)
 class Finetuned:
-    """A fine-tuned model, for inference."""
+    """A fine-tuned model, for inference; `from_pretrained` makes one of a folder.
 
-    folder: Path  # where it was loaded from
-    task: Task  # the task that it answers
-    labels: Labels  # from its task.json, as the next three fields
+    Attributes
+    ----------
+    folder : Path
+        Where it was loaded from.
+    task : Task
+        The task that it answers.
+    labels : Labels
+        The classes, in the order of the outputs.
+    tuned : Tuned
+        What was chosen on dev, such as thresholds.
+    max_length : int
+        Length in pieces at which a text is cut.
+    pair : bool or None
+        Whether it reads pairs of texts; None for models of transformers, which read single texts and pairs.
+    tokenizer : Tokenizer
+    params : Parameters
+    ops : Ops
+        The engine.
+    """
+
+    folder: Path
+    task: Task
+    labels: Labels
     tuned: Tuned
     max_length: int
-    pair: bool | None  # whether it reads pairs of texts; None for transformers' models: they read both
+    pair: bool | None
     tokenizer: Tokenizer
     params: Parameters
     ops: Any

@@ -239,7 +239,14 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
 
     `None` means "what the task's recipe says"; `resolved` fills it in. Several batch sizes, learning rates,
     numbers of epochs or restarts are a sweep: a run for each combination and each seed. Two runs with equal
-    options, engine and threads end with the same bytes. Raise InputError when a value is out of range.
+    options, engine and threads end with the same bytes.
+
+    `help(minibert.finetune)` describes each option.
+
+    Raises
+    ------
+    InputError
+        When a value is out of range.
     """
 
     task: str = field(

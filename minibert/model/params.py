@@ -271,6 +271,11 @@ def initialise(
         Precision of the parameters.
     head : Head
         The head on the encoder; by default the heads of pre-training.
+
+    Returns
+    -------
+    parameters : Parameters
+        In one new buffer.
     """
     parameters = Parameters(config, dtype=dtype, head=head)
     reset(parameters, parameters, seed)

@@ -44,8 +44,14 @@ class PretrainOptions(RunOptions):
     weights from `model` without a size, `recipes.FURTHER`, with that model's dropout. Two options stay None
     until the run decides them: `seq_length`, where the speed has to be measured for `minutes`, and
     `learning_rate`, until it is known whether the weights from `model` include a masked-LM head. Two runs
-    with equal options, engine, threads and number of steps end with the same bytes. Raise InputError when a
-    value is out of range.
+    with equal options, engine, threads and number of steps end with the same bytes.
+
+    `help(minibert.pretrain)` describes each option.
+
+    Raises
+    ------
+    InputError
+        When a value is out of range.
     """
 
     # text

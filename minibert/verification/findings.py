@@ -16,10 +16,18 @@ MOST = 1000  # findings
 
 
 class Finding(NamedTuple):
-    """Something that is wrong with a file."""
+    """Something that is wrong with a file.
 
-    place: str  # the file, relative to the folder
-    message: str  # one sentence: what is wrong, and what to do
+    Attributes
+    ----------
+    place : str
+        The file, relative to the folder.
+    message : str
+        One sentence: what is wrong, and what to do.
+    """
+
+    place: str
+    message: str
 
     def __str__(self) -> str:
         is_named = self.message.startswith(self.place) or f"'{self.place}'" in self.message
@@ -79,6 +87,10 @@ class Verification:
         ----------
         place : str
             The file, relative to the folder.
+
+        Returns
+        -------
+        bool
         """
         return any(finding.place == place for finding in self.findings)
 
@@ -119,7 +131,13 @@ class Verification:
             self.wrong(f"{part.folder.name}/{place}", message)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as a value for JSON."""
+        """Return everything as a value for JSON.
+
+        Returns
+        -------
+        dict
+            `folder`, `kind`, `whole` (whether nothing is wrong), `checked` and `findings`.
+        """
         findings = [finding._asdict() for finding in self.findings]
         return {
             "folder": str(self.folder),

@@ -20,7 +20,7 @@ STEP = 2.0**-100  # 8e-31; a power of two, so multiplying and dividing by it is 
 
 
 def complex_step(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
-    """Differentiate f at x along v, exact to rounding.
+    """Differentiate f at x along v by the complex step (Squire & Trapp 1998), exact to rounding.
 
     Parameters
     ----------

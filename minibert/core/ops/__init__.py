@@ -13,6 +13,11 @@ __all__ = ["AdamRule", "Dropout", "Ops"]
 
 
 class Ops(Blocks, Updates):
-    """Every operation of a BERT, on arrays of NumPy or of any library with the same functions."""
+    """Every operation of a BERT, on arrays of NumPy or of any library with the same functions.
+
+    Parameters
+    ----------
+    xp : module, the array library: `numpy`, or one with the same functions, such as `jax.numpy`.
+    """
 
     name = "numpy"

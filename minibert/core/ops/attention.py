@@ -45,7 +45,7 @@ def equal_length_groups(cu_seqlens: np.ndarray) -> tuple[list[np.ndarray], np.nd
 
 
 class Attention(Primitives):
-    """The attention primitive and the probabilities behind it."""
+    """Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1), and its probabilities alone."""
 
     # q k v (T,A,D) -> (T,A,D)
     def attention(
@@ -59,6 +59,8 @@ class Attention(Primitives):
         site: int = 0,
     ) -> tuple[Array, Saved]:
         """Return softmax(q k^T / sqrt(D)) v in each sequence and each head; dropout on the probabilities.
+
+        This is equation 1 of Vaswani et al. (2017), scaled dot-product attention.
 
         Parameters
         ----------

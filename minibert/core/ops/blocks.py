@@ -50,7 +50,7 @@ class Blocks(Attention, Losses):
         config: Any,
         drop: Dropout | None,
     ) -> tuple[Array, Saved]:
-        """Return dropout(LayerNorm(word + position + segment)).
+        """Return dropout(LayerNorm(word + position + segment)) (Devlin et al. 2019, Figure 2).
 
         Parameters
         ----------
@@ -112,6 +112,8 @@ class Blocks(Attention, Losses):
         rows: Array | None = None,
     ) -> tuple[Array, Saved]:
         """Return LayerNorm(x + dropout(output(attention(q, k, v)))), with q, k and v linear in x.
+
+        This is multi-head attention with its residual (Vaswani et al. 2017, sections 3.1 and 3.2.2).
 
         With `rows`, only these tokens are computed; every token still serves as key and value.
 
@@ -192,7 +194,9 @@ class Blocks(Attention, Losses):
         drop: Dropout | None,
         layer: int,
     ) -> tuple[Array, Saved]:
-        """Return LayerNorm(x + dropout(W2 gelu(W1 x))).
+        """Return LayerNorm(x + dropout(W2 gelu(W1 x + b1) + b2)).
+
+        This is the feed-forward sublayer of Vaswani et al. (2017, section 3.3), with GELU in place of ReLU.
 
         Parameters
         ----------
@@ -249,6 +253,9 @@ class Blocks(Attention, Losses):
     def pooler(self, x: Array, first_rows: Array, params: Params) -> tuple[Array, Saved]:
         """Return tanh(W x + b) of each sequence's [CLS].
 
+        The paper calls [CLS] the aggregate of a sequence (Devlin et al. 2019, section 3); this layer on top
+        is that of its released code.
+
         Parameters
         ----------
         x : (T,H) output of the last layer.
@@ -302,6 +309,9 @@ class Blocks(Attention, Losses):
     ) -> tuple[Array, Saved]:
         """Score every vocabulary entry at some rows: linear, GELU, LayerNorm, then the tied embedding.
 
+        The paper has a softmax over the vocabulary (Devlin et al. 2019, section 3.1); the layer below it and
+        the tying are those of its released code.
+
         Parameters
         ----------
         x : (T,H) output of the last layer.
@@ -334,8 +344,9 @@ class Blocks(Attention, Losses):
     ) -> tuple[tuple[Array, Array], Saved]:
         """Return -log p(label) at each masked row, and the vocabulary entry with the highest score there.
 
-        Logits are computed for masked rows only. `table` is the word embedding itself, so its gradient is
-        accumulated both in this head's backward and in `embedding_block_backward`.
+        It is the masked LM of Devlin et al. (2019, section 3.1). Logits are computed for masked rows only.
+        `table` is the word embedding itself, so its gradient is accumulated both in this head's backward and
+        in `embedding_block_backward`.
 
         Parameters
         ----------

@@ -28,6 +28,8 @@ class Losses(Primitives):
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
         """Return -log softmax(logits)[label] of every row, in nats.
 
+        It is the loss of both pre-training tasks (Devlin et al. 2019, A.2) and of classifiers (section 4.1).
+
         Parameters
         ----------
         logits : (N,K).
@@ -69,6 +71,8 @@ class Losses(Primitives):
         self, scores: Array, cu_seqlens: np.ndarray, labels: Array
     ) -> tuple[Array, Saved]:
         """Return -log softmax within each segment at its label, such as the token where an answer ends.
+
+        It is the loss of the start and of the end of a span (Devlin et al. 2019, section 4.2).
 
         Parameters
         ----------

@@ -49,6 +49,10 @@ class Primitives:
         ----------
         x : array of any shape.
         dtype : the dtype of the result, which is a copy even if `x` has this dtype already.
+
+        Returns
+        -------
+        array of the same shape.
         """
         return self.xp.asarray(x).astype(dtype)
 
@@ -207,6 +211,10 @@ class Primitives:
         ----------
         dy : gradient of y, of its shape.
         saved : what `tanh` kept.
+
+        Returns
+        -------
+        dx : as dy.
         """
         return dy * (1 - saved.y * saved.y)
 
@@ -368,6 +376,10 @@ class Primitives:
         batch : the batch; its `token_sequences` and `positions` identify each row, whatever the layout.
         rate, attention_rate : probabilities of dropping an element, in [0, 1).
         seed, step : seed of the run, and index of the step.
+
+        Returns
+        -------
+        Dropout, with the rates and the keys of the T rows, or None.
         """
         if not rate and not attention_rate:
             return None

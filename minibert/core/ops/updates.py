@@ -16,16 +16,27 @@ class AdamRule(NamedTuple):
 
     The defaults are the paper's (appendix A.2), with the eps of its released code and the bias correction of
     Kingma and Ba.
+
+    Attributes
+    ----------
+    lr : learning rate of this step.
+    step : index of this step, from 1.
+    beta1 : share of the first moment that is kept.
+    beta2 : share of the second moment that is kept.
+    eps : added outside the square root.
+    weight_decay : decoupled: share of the parameter added to its update, before the rate.
+    bias_correction : whether the moments are divided by 1 - beta^step, which BERT's released code does not.
+    clip : factor of the gradients, applied first; 1 where their norm is within the limit.
     """
 
-    lr: float  # learning rate of this step
-    step: int  # index of this step, from 1
-    beta1: float = 0.9  # share of the first moment that is kept
-    beta2: float = 0.999  # share of the second moment that is kept
-    eps: float = 1e-6  # added outside the square root
-    weight_decay: float = 0.01  # decoupled: share of the parameter added to its update, before the rate
-    bias_correction: bool = True  # False gives the Adam of BERT's released code
-    clip: float = 1.0  # factor of the gradients, applied first; 1: their norm is within the limit
+    lr: float
+    step: int
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    bias_correction: bool = True
+    clip: float = 1.0
 
     @property
     def corrections(self) -> tuple[float, float]:
@@ -59,6 +70,10 @@ class Updates(Primitives):
         Parameters
         ----------
         grads : (N,) all gradients.
+
+        Returns
+        -------
+        norm : scalar; the squares are summed in float64.
         """
         squares = (float(self._squares(grads[s])) for s in chunks(0, len(grads)))
         return math.sqrt(math.fsum(squares))
@@ -67,10 +82,16 @@ class Updates(Primitives):
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
         """Return the factor that scales a gradient of norm `norm` down to at most `clip_norm`.
 
+        This is clipping by the global norm (Pascanu et al. 2013); BERT's released code clips at 1.
+
         Parameters
         ----------
         norm : norm of the gradient.
         clip_norm : the largest norm allowed. 0: no limit.
+
+        Returns
+        -------
+        factor : scalar, at most 1.
         """
         return clip_norm / norm if 0 < clip_norm < norm else 1.0
 
