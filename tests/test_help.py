@@ -23,6 +23,9 @@ DESCRIBED_BY = {"PretrainOptions": minibert.pretrain, "FinetuneOptions": miniber
 # Operations with a backward that are no more than their first line says.
 PLAIN = {"linear", "tanh", "embedding", "take_rows", "layers", "sigmoid_cross_entropy", "squared_error"}
 
+# Methods of the package's own names that take arguments and accept whatever they are given.
+NEVER_FAIL = {"get_params", "get_feature_names_out", "take", "warn_untrained"}
+
 
 class Public(NamedTuple):
     """A documented name, and what it stands for."""
@@ -149,6 +152,8 @@ def faults(value: Any) -> list[str]:
     text = inspect.getdoc(value) or ""
     if not text.strip():
         return ["no docstring"]
+    if not text.partition("\n")[0].endswith((".", ":")):
+        return ["the first line is not a sentence"]
     if is_property(value) or getattr(value, "_is_protocol", False):
         return []
     if isinstance(value, type) and issubclass(value, dict | Exception):
@@ -186,6 +191,20 @@ def test_help_of_an_operation_names_its_source():
     assert PLAIN <= {last(name) for name, _ in operations}
     without = [name for name, value in operations if not SOURCE.search(inspect.getdoc(value) or "")]
     assert [name for name in without if last(name) not in PLAIN] == []
+
+
+def test_help_of_what_users_call_names_its_errors():
+    called = [
+        (name, value)
+        for name, value in public_names()
+        if name.count(".") <= 2 and callable(value) and not isinstance(value, type)
+    ]
+    assert len(called) > 50
+    taking = {name: value for name, value in called if set(inspect.signature(value).parameters) - {"self"}}
+    without = [
+        name for name, value in taking.items() if "Raises" not in sections(inspect.getdoc(value) or "")
+    ]
+    assert [name for name in without if last(name) not in NEVER_FAIL] == []
 
 
 def complete(rows: int) -> int:

@@ -132,7 +132,9 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
             The texts; or a table (pandas, polars, `datasets`, a dictionary of columns). Parameters of the
             estimator name its columns.
         y : list, array, column or str, optional
-            The label of each row; if X is a table, this can be the name of a column.
+            The label of each row; if X is a table, this can be the name of a column. A label is a class
+            (`TextClassifier`), a list of classes (`MultilabelClassifier`), a number (`TextRegressor`), a list
+            of tags (`TokenTagger`), or an answer, several or none (`QuestionAnswerer`).
         dev : tuple, optional
             X and y to evaluate on, instead of the share `split_dev` of the training examples.
 
@@ -147,7 +149,7 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
             When data, model, folder or a parameter can't be used; the message names the row.
         RunError
             When the loss is not a number, or the disk is full.
-        Interrupted
+        KeyboardInterrupt
             After Ctrl-C; the message says whether the run was saved.
         """
         interrupted = vars(self).get("_scratch")
@@ -366,6 +368,11 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
             confidence `interval`; `mistakes`, the worst first. For classes also the scores of two baselines:
             `majority`, which always predicts the most frequent class, and `bag_of_words`, naive Bayes over
             words, trained on the same examples if these are known. It prints as a table.
+
+        Raises
+        ------
+        InputError
+            When there is no label, or a row can't be used; the message names the row.
         """
         model = self.model_
         examples = self._measured_examples(X, y)
@@ -379,7 +386,10 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
 
     @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the metric that models of the task are selected by, computed on some rows.
+        """Return the metric by which the best epoch is chosen, of predictions for some rows.
+
+        For a `TokenTagger` it is the F1 of whole entities, for a `QuestionAnswerer` the F1 of the words of
+        the answers, as SQuAD's official script counts them.
 
         Parameters
         ----------
@@ -391,6 +401,12 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         Returns
         -------
         float
+            From 0 to 1.
+
+        Raises
+        ------
+        InputError
+            When there is no label, or a row can't be used; the message names the row.
         """
         task = self.model_.task
         examples = self._measured_examples(X, y)
@@ -409,6 +425,11 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         -------
         Estimator
             The estimator itself.
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or the engine can't do it.
         """
         lay_out(self.model_.ops, self.model_.params, int8)
         return self
@@ -422,6 +443,11 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         ----------
         folder : str or path
             The folder to write to, created if need be. It must not hold a run or another fine-tuned model.
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or the folder holds a run or another fine-tuned model.
         """
         folder = path_of(folder)
         model = self.model_
@@ -475,6 +501,12 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         -------
         Estimator
             A fitted estimator of this class.
+
+        Raises
+        ------
+        InputError
+            When the folder, its model, the engine or the dtype can't be used, or the model is for another
+            task.
         """
         fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype)
         return cls.of_fitted(fitted, engine, threads=threads, dtype=dtype)

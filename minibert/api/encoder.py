@@ -187,6 +187,11 @@ class TextEncoder(Parameterised, metaclass=ExplainsNames):
         Returns
         -------
         array (n, width)
+
+        Raises
+        ------
+        InputError
+            When a row is not a text; the message names the row.
         """
         return self.transform(X)
 
@@ -225,7 +230,7 @@ class TextEncoder(Parameterised, metaclass=ExplainsNames):
         warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the columns that `transform` returns: textencoder0, textencoder1, …
+        """Return the names of the columns that `transform` returns: textencoder0, textencoder1 and so on.
 
         Parameters
         ----------

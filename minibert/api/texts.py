@@ -271,6 +271,11 @@ class TextClassifier(_TextEstimator, BalanceArguments):
         Returns
         -------
         array (n,) of the type of `classes_`.
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or a row can't be used; the message names the row.
         """
         best = self.predict_proba(X).argmax(1)  # raises NotFitted if there are no `classes_` yet
         return self.classes_[best]
@@ -287,6 +292,11 @@ class TextClassifier(_TextEstimator, BalanceArguments):
         Returns
         -------
         array (n,K) float64, in the order of `classes_`.
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or a row can't be used; the message names the row.
         """
         predictions = self._predictions(self._examples(X))
         names = self._labels
@@ -311,6 +321,11 @@ class TextClassifier(_TextEstimator, BalanceArguments):
         -------
         float
             From 0 to 1.
+
+        Raises
+        ------
+        InputError
+            When there is no label, or a row can't be used; the message names the row.
         """
         examples = self._measured_examples(X, y)
         labels = [example.label for example in examples]
@@ -418,6 +433,11 @@ class MultilabelClassifier(TextClassifier):
         Returns
         -------
         array (n,K) of zeros and ones, in the order of `classes_`.
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or a row can't be used; the message names the row.
         """
         predictions = self._predictions(self._examples(X))
         names = self._labels
@@ -429,7 +449,7 @@ class MultilabelClassifier(TextClassifier):
 
     @explains_unknown_arguments
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the metric of the task, macro F1: the mean of the F1 of the model's classes.
+        """Return the macro F1: the mean of the F1 of the model's classes.
 
         Parameters
         ----------
@@ -441,6 +461,12 @@ class MultilabelClassifier(TextClassifier):
         Returns
         -------
         float
+            From 0 to 1.
+
+        Raises
+        ------
+        InputError
+            When there is no label, or a row can't be used; the message names the row.
         """
         return Estimator.score(self, X, y)  # not the accuracy of `TextClassifier.score`
 
@@ -487,6 +513,11 @@ class TextRegressor(_TextEstimator):
         Returns
         -------
         array (n,) float64
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or a row can't be used; the message names the row.
         """
         predictions = self._predictions(self._examples(X))
         return np.array([prediction["value"] for prediction in predictions], np.float64)
@@ -508,6 +539,12 @@ class TextRegressor(_TextEstimator):
         Returns
         -------
         float
+            1 at most; below 0 for predictions that are worse than the mean.
+
+        Raises
+        ------
+        InputError
+            When there is no label, or a row can't be used; the message names the row.
         """
         examples = self._measured_examples(X, y)
         labels = [example.label for example in examples]

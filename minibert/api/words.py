@@ -74,6 +74,11 @@ class TokenTagger(Estimator):
         Returns
         -------
         list of list of str
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or a row can't be used; the message names the row.
         """
         return [list(tags) for tags in self._predictions(self._examples(X))]
 
@@ -171,6 +176,11 @@ class QuestionAnswerer(Estimator, SpanArguments):
         -------
         list of str
             "" if the model finds no answer.
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or a row can't be used; the message names the row.
         """
         return [prediction["text"] for prediction in self._predictions(self._examples(X))]
 
@@ -189,6 +199,11 @@ class QuestionAnswerer(Estimator, SpanArguments):
             `text` is the answer that `predict` returns, `context[begin:end]`. `n_best` has the likeliest
             spans with their logits and probabilities. If questions may have no answer, `null_odds` is how
             much higher "no answer" scores than the best span.
+
+        Raises
+        ------
+        InputError
+            When nothing is fitted yet, or a row can't be used; the message names the row.
         """
         answers = []
         for prediction in self._predictions(self._examples(X)):

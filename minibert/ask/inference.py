@@ -539,6 +539,11 @@ class Bert:
         Returns
         -------
         list of array (T,H), in the order of `layers`.
+
+        Raises
+        ------
+        InputError
+            When the inputs are none of these, as for `encode`, or there is no such layer.
         """
         return self._states(self._batch(inputs), layer_numbers(layers, self.config.L))
 
@@ -644,6 +649,12 @@ class Bert:
             For each [MASK], its guesses as pairs of a word and a probability, the likeliest first. For a list
             of texts, a list of these.
 
+        Raises
+        ------
+        InputError
+            When a text has no [MASK] or is too long, a target is not in the vocabulary, or the model has no
+            vocabulary or no trained masked-LM head.
+
         Examples
         --------
         >>> model.fill_mask("Paris is the [MASK] of France.")  # doctest: +SKIP
@@ -656,7 +667,7 @@ class Bert:
 
     # -> (S,2)
     def next_sentence_logits(self, inputs: Any) -> Floats:
-        """Return the logits of IsNext and NotNext; raise and warn as `masked_lm_logits` does.
+        """Return the logits of IsNext and NotNext; warn if the head is untrained.
 
         Parameters
         ----------
@@ -666,6 +677,11 @@ class Bert:
         Returns
         -------
         array (S,2), the logits of IsNext (column 0) and NotNext (column 1) (section 3.1, Task 2).
+
+        Raises
+        ------
+        InputError
+            When the inputs can't be encoded, or the model has no pre-training heads.
         """
         batch = self._batch(inputs)
         tree = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")

@@ -123,8 +123,8 @@ class Batch:
         return self.S
 
     @property
-    def begins(self) -> Integers:  # (E,)
-        """Return the first row of each example."""
+    def begins(self) -> Integers:
+        """Return (E,) integers, the first row of each example."""
         return self.first_rows
 
     @property
@@ -133,29 +133,29 @@ class Batch:
         return bool(self.next_sentence_weights.any())
 
     @property
-    def lengths(self) -> Integers:  # (S,)
-        """Return the number of tokens of each sequence."""
+    def lengths(self) -> Integers:
+        """Return (S,) integers, the number of tokens of each sequence."""
         return np.diff(self.cu_seqlens)
 
     @property
-    def first_rows(self) -> Integers:  # (S,)
-        """Return the row of each sequence's first token, [CLS]."""
+    def first_rows(self) -> Integers:
+        """Return (S,) integers, the row of each sequence's first token, [CLS]."""
         return self.cu_seqlens[:-1]
 
     @property
-    def masked_counts(self) -> Integers:  # (S,)
-        """Return the number of masked positions of each sequence."""
+    def masked_counts(self) -> Integers:
+        """Return (S,) integers, the number of masked positions of each sequence."""
         sequences = np.searchsorted(self.cu_seqlens, self.masked_rows, side="right") - 1
         return np.bincount(sequences, minlength=self.S)
 
     @property
-    def last_rows(self) -> Integers:  # (S,)
-        """Return the row of each sequence's last token."""
+    def last_rows(self) -> Integers:
+        """Return (S,) integers, the row of each sequence's last token."""
         return self.cu_seqlens[1:] - 1
 
     @property
-    def token_sequences(self) -> NDArray[np.uint32]:  # (T,)
-        """Return the index, in the global batch, of the sequence of each token."""
+    def token_sequences(self) -> NDArray[np.uint32]:
+        """Return (T,) uint32, the index in the global batch of the sequence that each token is in."""
         return np.repeat(self.sequence_index, self.lengths)
 
     @classmethod
@@ -335,13 +335,13 @@ class TaskBatch(Batch):
         return len(self.row_counts)
 
     @property
-    def first_sequences(self) -> np.ndarray:  # (E,)
-        """Return the index of each example's first sequence."""
+    def first_sequences(self) -> np.ndarray:
+        """Return (E,) integers, the index of each example's first sequence."""
         return np.arange(0, self.S, self.choices)
 
     @property
-    def begins(self) -> Integers:  # (E,)
-        """Return the first row of each example."""
+    def begins(self) -> Integers:
+        """Return (E,) integers, the first row of each example."""
         return self.first_rows[self.first_sequences]
 
     @classmethod

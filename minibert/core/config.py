@@ -205,16 +205,16 @@ class BertConfig:
         """Return the form of GELU by its name in `ops.gelu`: "erf" or "tanh"."""
         return GELU_FORMS[self.hidden_act]
 
-    L = property(attrgetter("num_hidden_layers"))
-    H = property(attrgetter("hidden_size"))
-    A = property(attrgetter("num_attention_heads"))
-    F = property(attrgetter("intermediate_size"))
-    V = property(attrgetter("vocab_size"))
-    P = property(attrgetter("max_position_embeddings"))
+    L = property(attrgetter("num_hidden_layers"), doc="The number of layers.")
+    H = property(attrgetter("hidden_size"), doc="The width of the hidden states.")
+    A = property(attrgetter("num_attention_heads"), doc="The number of attention heads in a layer.")
+    F = property(attrgetter("intermediate_size"), doc="The width of the feed-forward layers.")
+    V = property(attrgetter("vocab_size"), doc="The number of pieces in the vocabulary.")
+    P = property(attrgetter("max_position_embeddings"), doc="The number of positions.")
 
     @property
     def D(self) -> int:
-        """Return the size of one head."""
+        """Return the width of one attention head, H / A."""
         return self.hidden_size // self.num_attention_heads
 
 

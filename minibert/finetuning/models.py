@@ -254,7 +254,7 @@ class Finetuned:
 
     @property
     def head(self) -> Head:
-        """Return the model's head."""
+        """Return the layer on top of the encoder: its kind, and its number of outputs."""
         return self.params.head
 
     def __repr__(self) -> str:

@@ -179,6 +179,11 @@ def evaluate_words(
     Returns
     -------
     WordLoss
+
+    Raises
+    ------
+    InputError
+        For the same reasons as `evaluate`.
     """
     with _loaded(run, corpus, layout, column, engine, threads, _short) as (model, text, _):
         return score_words(model.ops, model.config, model.params.tree, text)

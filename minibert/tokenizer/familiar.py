@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from operator import index
-from typing import overload
+from reprlib import repr as short
+from typing import SupportsIndex, overload
 
 from minibert.base.errors import InputError
 from minibert.core.wordpiece import SPECIAL_TOKENS
@@ -77,14 +78,23 @@ class FamiliarNames:
         Parameters
         ----------
         tokens : str or iterable of str
+            Pieces as the vocabulary has them, such as "ship" or "##s"; no text is split here.
 
         Returns
         -------
         int or list of int
+
+        Raises
+        ------
+        InputError
+            When a piece is not a string.
         """
         if isinstance(tokens, str):
             return self.ids.get(tokens, self.unk_token_id)
-        return [self.ids.get(token, self.unk_token_id) for token in tokens]
+        pieces = list(tokens) if isinstance(tokens, Iterable) else [tokens]
+        if not_strings := [piece for piece in pieces if not isinstance(piece, str)]:
+            raise InputError(f"tokens has {short(not_strings[0])}, which is not a piece; give strings.")
+        return [self.ids.get(piece, self.unk_token_id) for piece in pieces]
 
     @overload
     def convert_ids_to_tokens(self, ids: int) -> str: ...
@@ -98,6 +108,7 @@ class FamiliarNames:
         Parameters
         ----------
         ids : int or iterable of int
+            Ids, counted from 0.
 
         Returns
         -------
@@ -106,7 +117,7 @@ class FamiliarNames:
         Raises
         ------
         InputError
-            When an id lies outside the vocabulary.
+            When an id is not a whole number or lies outside the vocabulary.
         """
         if isinstance(ids, Iterable):
             return [self._piece(piece_id) for piece_id in ids]
@@ -114,6 +125,8 @@ class FamiliarNames:
 
     def _piece(self, piece_id: int) -> str:
         """Return the piece with an id."""
+        if not isinstance(piece_id, SupportsIndex):
+            raise InputError(f"ids has {short(piece_id)}, which is not an id; give whole numbers.")
         if not 0 <= index(piece_id) < len(self.vocab):
             problem = f"id {piece_id} is outside the vocabulary of {len(self.vocab)} pieces"
             raise InputError(f"{problem}; give one from 0 to {len(self.vocab) - 1}.", ids=piece_id)
@@ -138,5 +151,12 @@ class FamiliarNames:
         -------
         list of str
             The texts, with a space before punctuation, which `transformers` removes.
+
+        Raises
+        ------
+        InputError
+            When `sequences` is not a list of sequences of ids, or an id lies outside the vocabulary.
         """
+        if isinstance(sequences, str) or not isinstance(sequences, Iterable):
+            raise InputError(f"sequences={short(sequences)} is not a list of sequences; give lists of ids.")
         return [self.decode(ids, skip_special_tokens=skip_special_tokens) for ids in sequences]

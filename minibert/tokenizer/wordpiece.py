@@ -273,6 +273,11 @@ class Tokenizer(FamiliarNames, metaclass=ExplainsNames):
         -------
         list of str
             The pieces, with "##" before those that continue a word.
+
+        Raises
+        ------
+        InputError
+            When `text` is not a string.
         """
         ids = self.encode(text, add_special_tokens=False, special=special)
         return [self.vocab[piece_id] for piece_id in ids]
@@ -521,6 +526,11 @@ class Tokenizer(FamiliarNames, metaclass=ExplainsNames):
             The folder for the files, created if need be.
         model_max_length : int, default 512
             The number of positions P of the model with this vocabulary.
+
+        Raises
+        ------
+        InputError
+            When `folder` is not a path.
         """
         formats.write(path_of(folder), self._pieces, self.vocab, self._options(), model_max_length)
 

@@ -139,6 +139,11 @@ class Extractor:
         ids : (n,) int32
         vector : (width,)
             With pool "none", (n,width).
+
+        Raises
+        ------
+        InputError
+            When a text is empty or not a string, or has more pieces than the model has positions.
         """
         for chunk in self._chunks(texts):
             lengths = np.array([len(sequence.input_ids) for sequence in chunk])
