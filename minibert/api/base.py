@@ -46,7 +46,7 @@ from minibert.reports.results import REPORT, Measured, load_report, measured_tex
 from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
 from minibert.tasks.truncation import Truncation, warn_of_truncation
-from minibert.training.runlog import OnLog
+from minibert.training.runlog import ON_LOG, OnLog, takes_log
 
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, in the folder of a saved model
 Metrics = TypeVar("Metrics", bound=Evaluation)
@@ -164,6 +164,8 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         if self.ops is not None and not isinstance(self.ops, Ops):
             advice = 'give an engine object, or one by its name, such as engine="numpy"'
             raise InputError(f"ops={self.ops!r} is not valid; {advice}.", ops=self.ops)
+        if not (self.on_log is None or takes_log(self.on_log)):
+            raise InputError(f"on_log={self.on_log!r} is not valid; give {ON_LOG}.", on_log=self.on_log)
         learner = type(self)(**self.get_params())  # if this fails, an earlier fit of `self` stays intact
         rows = learner._training_rows(X, y, dev)
         texts = {"train": _as_lines(map(self._row, rows.train))}

@@ -137,13 +137,18 @@ def explains_unknown_arguments(
         The method, with the same signature; it raises TypeError for any other argument.
     """
     name = method.__name__
-    names = list(inspect.signature(method).parameters)[1:]  # without self
+    parameters = list(inspect.signature(method).parameters.values())[1:]  # without self
+    names = [each.name for each in parameters]
+    positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
 
     @functools.wraps(method)
     def call(self: Kind, /, *args: P.args, **kwargs: P.kwargs) -> R:
         def advise(unknown: str) -> str:
             return _advice_for_method(type(self), name, names, unknown)
 
+        if len(args) > len(positional):
+            how = "give the others by their names." if len(positional) > 1 else "give pairs as tuples."
+            raise TypeError(f"{name}() takes only {', '.join(positional)} without a name; {how}")
         refuse_unknown(kwargs, names, name, advise)
         return method(self, *args, **kwargs)
 
@@ -164,7 +169,7 @@ def _advice_for_method(estimator: Any, method: str, names: list[str], unknown: s
         return f"give it to {estimator.__name__}(...)."
     if option := name_here(unknown, options):
         return f"give {option} to {estimator.__name__}(...)."
-    return did_you_mean(unknown, names, "leave it out.")
+    return advice_for(unknown, options) or did_you_mean(unknown, names, "leave it out.")
 
 
 def _is_possible(advice: str, estimator: Any, method: str, names: list[str]) -> bool:

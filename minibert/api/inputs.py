@@ -5,6 +5,7 @@ has columns with names.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from minibert.base.errors import InputError
 
 GENERATORS = np.random.Generator | np.random.RandomState
+TABLE_FILE = re.compile(r"^\S+\.(csv|tsv|json|jsonl|parquet)$")  # what is a file and no text
 # What errors call a text of a pair, by the argument that names its column.
 PARTS = {"text": "first text", "second": "second text", "question": "question", "context": "paragraph"}
 
@@ -101,6 +103,8 @@ def listed(values: Any, name: str) -> list[Any]:
         For a single text, a set, a sparse matrix, a generator with nothing left, or anything else that can't
         be iterated over.
     """
+    if isinstance(values, str) and TABLE_FILE.search(values):
+        raise InputError(f"{name}={values!r} is the name of a file; read it, as with pandas.read_csv.")
     if isinstance(values, str | bytes):
         raise InputError(f"{name}={short(values)} is one text; give a list of them.")
     if hasattr(values, "toarray"):
@@ -193,6 +197,8 @@ def _text(value: Any, name: str) -> str:
     """Return a cell as a plain string; raise InputError, with its name, when it has no words."""
     if is_missing(value):
         raise InputError(f"{name} is missing ({value!r}); leave the row out, or fill it.")
+    if isinstance(value, Mapping):
+        raise InputError(f"{name} is a dictionary; make a table of the rows, pandas.DataFrame(rows).")
     if not isinstance(value, str):
         raise InputError(f"{name} is {short(value)}, of type {type(value).__name__}; give strings.")
     if not value.strip():
@@ -264,7 +270,10 @@ def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[
         When there is no such column, y has several columns, or it has more or fewer than `n` rows.
     """
     if y is None and column_names(X) is None:
-        raise InputError("This requires y to be passed, but the target y is None; give a value for each row.")
+        advice = "give a value for each row"
+        if are_pairs(X):
+            advice = "X has pairs, and if the second part is a label, give the labels as y"
+        raise InputError(f"This requires y to be passed, but the target y is None; {advice}.")
     if isinstance(y, str) and column_names(X) is None:
         raise InputError(f"{y=} names a column, but X is not a table; give a value for each row.", y=y)
     names = list(column_names(y) or ())
@@ -278,6 +287,20 @@ def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[
     if len(rows) != n:
         raise InputError(f"X has {n:,} rows and y {len(rows):,}; give one label for each row.")
     return list(map(plain, rows))
+
+
+def are_pairs(X: Any) -> bool:
+    """Return whether the rows are a list of tuples of two.
+
+    Parameters
+    ----------
+    X : object
+
+    Returns
+    -------
+    bool
+    """
+    return isinstance(X, list) and all(isinstance(row, tuple) and len(row) == 2 for row in X)
 
 
 def refuse_matrix(rows: Sequence[Any], advice: str) -> None:

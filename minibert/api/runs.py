@@ -33,7 +33,7 @@ from minibert.reports.page import REPORT_FILE
 from minibert.reports.results import REPORT, load_report, report_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tokenizer import Tokenizer
-from minibert.training.runlog import OnLog, logger, read_metrics
+from minibert.training.runlog import ON_LOG, OnLog, logger, read_metrics, takes_log
 
 Report = TypeVar("Report", bound=Mapping[str, Any])
 RUNS = Path("runs")  # where run folders are created if the user names none
@@ -168,7 +168,7 @@ class _Call:
         None,
         'called with the number of a step and its metrics, such as {"train/loss": 2.5}; if it raises '
         "minibert.StopTraining, the run ends with that step, finished like any other",
-        (("a function of the number of a step and its values", callable),),
+        ((ON_LOG, takes_log),),
         default="nothing is called",
     )
     device: str | None = option(

@@ -44,6 +44,12 @@ _PIECES = Foreign((), "The model reads pieces of words with its own vocabulary; 
 _METRIC = Foreign((), "The metric is that of the task; for others give predict(X) to sklearn.metrics.")
 _WARMUP = Foreign(("warmup",), "It is a share of the steps, such as 0.1.")
 _MEASURED = Foreign(("evaluations",), "Fine-tuning evaluates the model after every epoch.")
+_RECORDED = Foreign((), "Every step is recorded in metrics.jsonl of the run; leave it out.")
+_KEPT = Foreign((), "A run is never written over; give another folder, or resume the run.")
+_BOTH = Foreign((), "Training ends with an evaluation; leave it out.")
+_SCHEME = Foreign((), "Tags say by themselves whether they are BIO, BIOES or others; leave it out.")
+_THRESHOLD = Foreign((), "Thresholds are chosen on dev; compare predict_proba(X) with one of your own.")
+_CALLBACK = Foreign(("on_log",), "It is a function, which is given the number of a step and its values.")
 
 _ALREADY = "What comes out are arrays of NumPy; leave it out."
 IN_BATCHES = "Texts are processed in batches of a few thousand tokens; leave it out."
@@ -93,6 +99,8 @@ FOREIGN_NAMES = {
     "attention_probs_dropout_prob": Foreign(("attention_dropout",)),
     **dict.fromkeys(("hidden_size", "num_hidden_layers", "n_layers", "config"), _SIZE),
     **dict.fromkeys(("num_attention_heads", "n_heads", "intermediate_size"), _SIZE),
+    **dict.fromkeys(("model_size", "num_layers", "n_layer", "num_heads", "n_head", "n_embd"), _SIZE),
+    **dict.fromkeys(("hidden_dim", "d_model", "embedding_dim"), _SIZE),
     **dict.fromkeys(("max_position_embeddings",), Foreign(("max_positions",))),
     **dict.fromkeys(("mlm_probability", "mask_prob", "masking_prob"), Foreign(("masked_lm_prob",))),
     "mlm": Foreign(("left_to_right",), "Words are masked unless it is True."),
@@ -100,9 +108,15 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("wwm", "whole_word_masking"), Foreign(("whole_word_mask",))),
     **dict.fromkeys(("do_lower_case", "lowercase", "uncased"), Foreign(("lower_case",))),
     **dict.fromkeys(("num_labels", "id2label", "label2id", "classes"), _CLASSES),
+    **dict.fromkeys(("num_classes", "n_classes", "class_names", "label_names", "labels"), _CLASSES),
+    **dict.fromkeys(("threshold", "thresholds"), _THRESHOLD),
+    **dict.fromkeys(("scheme", "tagging_scheme", "tag_scheme"), _SCHEME),
     **dict.fromkeys(("multi_label", "multilabel", "problem_type"), _SEVERAL),
     **dict.fromkeys(("loss", "criterion", "label_smoothing_factor", "label_smoothing"), _LOSS),
-    "tokenizer": Foreign(("vocab",), "A model that is given has its own vocabulary."),
+    **dict.fromkeys(
+        ("tokenizer", "tokenizer_name", "vocab_file", "vocab_path"),
+        Foreign(("vocab",), "A model that is given has its own vocabulary."),
+    ),
     **dict.fromkeys(("num_frozen_layers", "freeze_layers", "freeze_encoder"), Foreign(("freeze",))),
     # vectors
     **dict.fromkeys(("normalize_embeddings", "normalise"), Foreign(("normalize",))),
@@ -142,7 +156,10 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("resume_from_checkpoint", "warm_start"), Foreign(("resume",))),
     **dict.fromkeys(("save_steps", "checkpoint_every"), Foreign(("checkpoint_steps",))),
     "save_total_limit": Foreign(("keep",)),
-    **dict.fromkeys(("eval_steps", "evaluation_strategy", "eval_strategy", "logging_steps"), _MEASURED),
+    **dict.fromkeys(("eval_steps", "evaluation_strategy", "eval_strategy"), _MEASURED),
+    **dict.fromkeys(("logging_steps", "log_every", "log_interval"), _RECORDED),
+    **dict.fromkeys(("overwrite_output_dir", "overwrite"), _KEPT),
+    **dict.fromkeys(("do_train", "do_eval"), _BOTH),
     **dict.fromkeys(("early_stopping", "early_stopping_patience", "n_iter_no_change"), _PATIENCE),
     "load_best_model_at_end": _BEST,
     **dict.fromkeys(("metric_for_best_model", "metric", "metrics", "scoring", "compute_metrics"), _METRIC),
@@ -151,7 +168,10 @@ FOREIGN_NAMES = {
         ("checkpoint_steps",), "It is a number; else there is a checkpoint every 5 minutes."
     ),
     "device": Foreign((), 'For a GPU give engine="jax"; it takes the first one.'),
-    **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
+    "report_to": Foreign(
+        (), "A run writes events for TensorBoard; call other loggers from on_log, in Python."
+    ),
+    **dict.fromkeys(("callbacks", "callback", "on_epoch_end", "on_step_end", "on_step"), _CALLBACK),
 }
 
 # What Hugging Face and people call tasks; the names have hyphens between words.
@@ -179,7 +199,8 @@ NOTES = {"minutes": "A run is as long as `steps` or `minutes` say; give one of t
 # Arguments that methods of estimators have elsewhere, and that are not options here, by the method.
 _ROWS = {
     **dict.fromkeys(("texts", "documents", "raw_documents", "inputs", "sentences"), "did you mean X?"),
-    **dict.fromkeys(("labels", "targets", "Y"), "did you mean y?"),
+    **dict.fromkeys(("X_train", "x_train", "train_dataset", "train_data", "dataset"), "did you mean X?"),
+    **dict.fromkeys(("labels", "targets", "Y", "y_train", "train_labels"), "did you mean y?"),
     "sample_weight": "rows have no weights, so leave it out.",
 }
 _SCORES = {
@@ -281,6 +302,7 @@ _VECTORS = "An Encoded holds several arrays; vectors() has one vector for each t
 _COSINES = "Of vectors made with normalize=True the cosines are a @ b.T."
 _TRAINING = "metrics() has what was recorded in training, and `report` the result."
 _TRANSFORMERS = "Use minibert.load(folder)."
+_EXPORT = "Save it; minibert export --onnx then writes model.onnx."
 _ENCODING = dict.fromkeys(
     ("to", "cuda", "convert_to_tensors"), "What is in it are arrays of NumPy, which torch.as_tensor takes."
 )
@@ -323,6 +345,29 @@ FOREIGN_ATTRIBUTES = {
         **dict.fromkeys(
             ("EarlyStoppingCallback", "early_stopping", "EarlyStopping"), "Give patience=2 to an estimator."
         ),
+        **dict.fromkeys(
+            ("TrainerCallback", "Callback"),
+            "Give a function to pretrain, finetune or an estimator, as on_log.",
+        ),
+        **dict.fromkeys(
+            ("WordPieceTrainer", "BertWordPieceTokenizer", "train_tokenizer"),
+            "The command minibert vocab learns a vocabulary; minibert.pretrain(texts) does so by itself.",
+        ),
+        **dict.fromkeys(
+            ("load_dataset", "Dataset", "DataLoader"),
+            "Give lists, a DataFrame or a datasets.Dataset to fit(X, y) or pretrain.",
+        ),
+        "train_test_split": "An estimator takes split_dev=0.1, and fit(X, y, dev=(X_dev, y_dev)).",
+        **dict.fromkeys(
+            ("set_seed", "seed_everything"),
+            "Give seed=... to pretrain or finetune, random_state=... to an estimator.",
+        ),
+        **dict.fromkeys(("visualize", "plot", "explore", "bertviz"), "Use minibert.show(model)."),
+        **dict.fromkeys(
+            ("metrics", "evaluate", "classification_report"), "Use evaluate(X, y) of an estimator."
+        ),
+        **dict.fromkeys(("AdamW", "Adam", "Lamb"), "Use optimizer_for of minibert.core.optim."),
+        "get_linear_schedule_with_warmup": "Use warmup_linear of minibert.core.optim.",
     },
     "Bert": {
         **dict.fromkeys(
@@ -337,7 +382,16 @@ FOREIGN_ATTRIBUTES = {
         ),
         **dict.fromkeys(("save", "save_model"), "Use save_pretrained(folder)."),
         "push_to_hub": NO_UPLOAD,
+        **dict.fromkeys(("to_onnx", "export"), _EXPORT),
         "load": "Use minibert.load(folder).",
+        **dict.fromkeys(
+            ("perplexity", "score", "log_likelihood"),
+            "Use score_texts of minibert.ask.scoring.",
+        ),
+        **dict.fromkeys(
+            ("get_attention", "attention", "attentions"), "Use encode(texts, attentions=True).attentions."
+        ),
+        **dict.fromkeys(("layers", "encoder"), 'The arrays of the layers are in params.tree["layers"].'),
         **dict.fromkeys(
             ("parameters", "named_parameters", "state_dict", "load_state_dict"), "The arrays are in `params`."
         ),
@@ -413,6 +467,7 @@ FOREIGN_ATTRIBUTES = {
         ),
         **dict.fromkeys(("from_pretrained", "load"), "Use TextEncoder(folder)."),
         **dict.fromkeys(("similarity", "cos_sim"), _COSINES),
+        **dict.fromkeys(("most_similar", "search", "semantic_search", "kneighbors", "nearest"), _COSINES),
         **dict.fromkeys(
             ("get_sentence_embedding_dimension", "dim", "n_features_out_"),
             "get_feature_names_out() has a name for each number of a vector.",
@@ -430,11 +485,17 @@ FOREIGN_ATTRIBUTES = {
             ("transform", "encode", "embed", "fit_transform"), "Use minibert.TextEncoder(folder)."
         ),
         **dict.fromkeys(
-            ("history", "loss_curve_", "log_history", "best_score_"),
+            ("history", "history_", "loss_curve_", "log_history", "best_score_"),
             "`report_` has the result; with `out`, minibert.Run.open(out).metrics() has what was recorded.",
         ),
         "report_": "It is there after fit(X, y).",
         **dict.fromkeys(("save_pretrained", "save_model", "dump"), "Use save(folder)."),
+        **dict.fromkeys(("to_onnx", "export"), _EXPORT),
+        **dict.fromkeys(
+            ("classification_report", "confusion_matrix"),
+            "Use evaluate(X, y), or give y and predict(X) to sklearn.metrics.",
+        ),
+        **dict.fromkeys(("n_features_in_", "feature_names_in_"), "Texts have no features to be counted."),
         **dict.fromkeys(("from_pretrained", "load_model"), _TRANSFORMERS),
         "push_to_hub": NO_UPLOAD,
         "tokenizer": "Use model_.tokenizer.",
@@ -470,15 +531,21 @@ FOREIGN_ATTRIBUTES = {
         ),
     },
     "Run": {
-        **dict.fromkeys(("history", "log_history", "losses", "logs"), _TRAINING),
-        **dict.fromkeys(("best_model", "load_best"), "Use model."),
+        **dict.fromkeys(("history", "log_history", "losses", "logs", "state"), _TRAINING),
+        **dict.fromkeys(("best_model", "load_best", "best_model_checkpoint"), "Use model."),
+        **dict.fromkeys(
+            ("predict", "encode", "fill_mask", "evaluate"), "It is a method of the run's `model`."
+        ),
+        **dict.fromkeys(
+            ("save", "save_model", "save_pretrained"), "The run is in `folder`, which minibert.load reads."
+        ),
         **dict.fromkeys(
             ("plot", "show"), "A notebook shows its page; minibert.compare([run]) draws its curves."
         ),
         **dict.fromkeys(
             ("resume", "train"), "Use minibert.pretrain(out=folder, resume=True), or minibert.finetune."
         ),
-        "load": "Use Run.open(folder).",
+        **dict.fromkeys(("load", "from_folder", "from_pretrained", "from_path"), "Use Run.open(folder)."),
         "summary": "Print it.",
     },
     "Comparison": {

@@ -27,11 +27,26 @@ STORED = {PRETRAINING_FILE: "pretrain", "finetune.json": "finetune"}  # the comm
 ALWAYS_STORED = {"pretrain": "corpus", "finetune": "task"}  # an option that only this command has
 EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # options of an engine with many devices
 
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number; True and False are not.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    bool
+    """
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 # Conditions on a value, each in words and as a test.
 Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
 AT_MOST: Rules = ((f"at most {MOST:,}", lambda x: x <= MOST),)
-COUNT: Rules = (("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0),)
-WHOLE: Rules = (("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1), *AT_MOST)
+COUNT: Rules = (("a whole number, 0 or more", lambda x: is_whole(x) and x >= 0),)
+WHOLE: Rules = (("a whole number of at least 1", lambda x: is_whole(x) and x >= 1), *AT_MOST)
 POSITIVE: Rules = (("a finite number above 0", lambda x: 0 < x < math.inf),)
 NOT_NEGATIVE: Rules = (("a number, 0 or more", lambda x: x >= 0),)
 REAL: Rules = (("a number", lambda x: isinstance(x, int | float)),)

@@ -306,7 +306,12 @@ class Comparison:
         return examples, task.statistic(examples, predictions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything except the curves, for JSON."""
+        """Return everything except the curves, for JSON.
+
+        Returns
+        -------
+        dict
+        """
         differences, notes = self.paired
         runs = []
         for run in self.runs:
@@ -366,7 +371,12 @@ class Comparison:
         return sentences + notes
 
     def text(self) -> str:
-        """Format it for a terminal, within 80 columns."""
+        """Format it for a terminal, within 80 columns.
+
+        Returns
+        -------
+        str
+        """
         lines = []
         for run in self.runs:
             name = printable(str(run.folder))

@@ -20,6 +20,7 @@ from minibert.base.options import (
     Rules,
     RunOptions,
     TrainingArguments,
+    is_whole,
     one_of,
     option,
 )
@@ -172,7 +173,7 @@ class FinetuneArguments(TrainingArguments):
     max_length: int | None = option(
         None,
         "the most tokens in a sequence, including [CLS] and [SEP]",
-        (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
+        (*AT_MOST, ("a whole number of at least 4", lambda x: is_whole(x) and x >= 4)),
     )
     token_budget: int = option(TOKEN_BUDGET, "tokens in a batch during evaluation", WHOLE)
     # length of the run

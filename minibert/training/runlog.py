@@ -1,5 +1,6 @@
 """The log of a run: lines in `metrics.jsonl`, TensorBoard events, and what a person watching sees."""
 
+import inspect
 import json
 import logging
 import os
@@ -34,10 +35,34 @@ BAR = "{n_fmt}/{total_fmt}  {remaining} left{postfix}"
 PROGRESS_BAR = "{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {}, {{rate_fmt}}, {{remaining}} left"
 MEASURED = ("held_out_", "dev_")  # prefixes of the names of evaluation metrics
 OnLog: TypeAlias = Callable[[int, dict[str, float]], Any]
+ON_LOG = "a function of the number of a step and its values"
 LogMessage: TypeAlias = Callable[[str], None]
 LAST_LINES = 100  # of training, which `read_metrics` keeps in any case
 QUIET_SECONDS = 10.0  # between two lines if there is no terminal, and between two flushes for TensorBoard
 tqdm.set_lock(threading.RLock())  # tqdm makes its own at the first line; Ctrl-C at that moment leaves none
+
+
+def takes_log(function: Any) -> bool:
+    """Return whether a value is a function that can be called as `on_log` is.
+
+    Parameters
+    ----------
+    function : object
+
+    Returns
+    -------
+    bool
+        True also for a function whose signature is not known.
+    """
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(1, {})
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
 
 
 class RunLog(AbstractContextManager["RunLog"]):

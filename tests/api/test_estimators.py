@@ -731,6 +731,12 @@ def test_interrupted_fit_resumes_with_its_drawn_seed_or_starts_again(model, monk
     assert not resumed[-1][0] and classifier.report_["steps"] == 1
 
 
+def test_a_function_that_takes_no_step_is_refused_as_on_log(model):
+    classifier = minibert.TextClassifier(model, **STEP, on_log=lambda values: None)
+    with pytest.raises(InputError, match="^on_log=<function .* is not valid; give a function of the number"):
+        classifier.fit(FEW, alternating("x", "y"))
+
+
 def test_load_refuses_a_model_of_another_task(fitted, tmp_path):
     fitted.save(tmp_path)
     for kind in ("MultilabelClassifier", "TextRegressor", "TokenTagger", "QuestionAnswerer"):

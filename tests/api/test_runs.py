@@ -17,6 +17,7 @@ from minibert.base.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.model.ops import Ops
 from minibert.pretraining.options import PretrainOptions
+from minibert.training.runlog import takes_log
 
 SMALL = dict(vocab_size=120, seq_length="16", batch_size=8, max_positions=16, engine="numpy", show=False)
 
@@ -148,6 +149,8 @@ def test_custom_engine_computes_the_run(tmp_path):
     "given, message",
     [
         ({"on_log": 3}, "on_log=3 is not valid; give a function of the number of a step and its values."),
+        ({"on_log": [print]}, "is not valid; give a function of the number of a step and its values."),
+        ({"on_log": lambda values: None}, "is not valid; give a function of the number of a step and its"),
         (
             {"ops": "numpy"},
             "ops='numpy' is not valid; give an engine object, or one by its name",
@@ -164,6 +167,11 @@ def test_invalid_ops_and_on_log_are_refused_before_any_work(tmp_path, given, mes
         with pytest.raises(InputError, match=re.escape(message)):
             start()
     assert not (tmp_path / "run").exists()
+
+
+def test_on_log_is_whatever_can_be_called_with_a_step_and_values():
+    assert takes_log(print) and takes_log(max) and takes_log(lambda step, values, *more: None)
+    assert not takes_log(len) and not takes_log(lambda *, step, values: None)
 
 
 def test_help_shows_no_default_for_options_without_one():

@@ -98,6 +98,9 @@ def test_paths_and_what_is_numpys_become_what_json_has(tmp_path, kind, name, giv
         (PretrainOptions, "mask_rates", 5, "three numbers"),
         (PretrainOptions, "mask_rates", ("a", 1, 0), "three numbers"),
         (PretrainOptions, "dupe_factor", 1.5, "a whole number, 0 or more"),
+        (PretrainOptions, "steps", True, "a whole number of at least 1"),
+        (TUNED, "freeze", True, "a whole number, 0 or more"),
+        (TUNED, "most_windows", True, "a whole number of at least 1"),
         (
             TUNED,
             "class_weights",

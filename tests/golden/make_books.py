@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from minibert.files import write_atomically
+from minibert.base.files import write_atomically
 from minibert.terminal import emit
 
 from minibert.data.corpus import split_sentences

@@ -15,6 +15,11 @@ minibert finetun sst2 {TUNE}
 minibert train corpus.txt
 minibert encode 'the film'
 minibert -v
+minibert version
+minibert help pretrain
+minibert search 'the film'
+minibert fill 'the [MASK]'
+minibert ner 'the film'
 minibert --model tuned classify 'the film'
 minibert finetune sts2 {TUNE}
 minibert finetune SST2 {TUNE}
@@ -114,6 +119,18 @@ minibert finetune --resume --out pretrained
 minibert finetune --resume --out tuned --lr 1e-3
 minibert finetune --resume --out tuned --batch-size 8 --epochs 5 --optimizer paper
 minibert finetune rte --resume --out tuned
+minibert pretrain --train_file corpus.txt --out new_pretrained
+minibert pretrain corpus.txt -o new_pretrained
+minibert pretrain corpus.txt --out new_pretrained --vocab-file model/vocab.txt
+minibert pretrain corpus.txt --out new_pretrained --num-layers 2
+minibert pretrain corpus.txt --out new_pretrained --overwrite_output_dir
+minibert pretrain corpus.txt --out new_pretrained --logging-steps 10
+minibert pretrain corpus.txt --out new_pretrained --report-to wandb
+minibert pretrain corpus.txt --out new_pretrained --verbose
+minibert finetune --model_name_or_path model --task_name sst2
+minibert finetune sst2 --data SST-2 --do_train --do_eval
+minibert classify --model tuned --text 'the film is funny'
+minibert classify --model tuned --input texts.txt
 minibert pretrain missing.txt --out new_pretrained --quiet
 minibert pretrain archive.zip --out new_pretrained --quiet
 minibert pretrain one_document.txt --out new_pretrained --quiet

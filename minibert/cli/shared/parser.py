@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from minibert import __version__
 from minibert.base.errors import InputWarning, did_you_mean
-from minibert.base.foreign_names import advice_for
+from minibert.base.foreign_names import advice_for, name_here
 from minibert.base.terminal import emit, printable
 from minibert.cli.shared.messages import flag_of_action, on_command_line
 
@@ -46,9 +46,16 @@ failed, 2 something on the command line can't be used, 130 Ctrl-C, 143 SIGTERM,
 ELSEWHERE = {
     "train": ("pretrain or finetune",),
     "fit": ("finetune",),
-    **dict.fromkeys(("encode", "embed", "embeddings", "vectors"), ("features",)),
+    **dict.fromkeys(("encode", "embed", "embeddings", "vectors", "similarity", "search"), ("features",)),
+    **dict.fromkeys(("fill", "unmask", "mask", "mlm"), ("fill-mask",)),
+    "ner": ("tag",),
+    **dict.fromkeys(("qa", "ask"), ("answer",)),
+    **dict.fromkeys(("perplexity", "ppl", "likelihood"), ("score-text",)),
+    **dict.fromkeys(("plot", "explore", "visualize", "serve"), ("show",)),
+    **dict.fromkeys(("prepare", "preprocess"), ("data",)),
+    "train-tokenizer": ("vocab",),
     "test": ("evaluate",),
-    "convert": ("export",),
+    **dict.fromkeys(("convert", "onnx"), ("export",)),
     **dict.fromkeys(("eval", "val", "validation"), ("dev", "evaluate")),
     **dict.fromkeys(("cuda", "gpu"), ("gpu", "jax")),
     **dict.fromkeys(("fp16", "half", "mixed", "float16"), ("float16", "bfloat16")),
@@ -58,14 +65,22 @@ ELSEWHERE = {
 }
 # What to give instead of a flag or, for "", instead of a word that a command does not take.
 _ASK = "give the question and the text without flags: minibert answer --model MODEL QUESTION TEXT"
+_SHOWN = "progress is shown unless --quiet is given; leave it out"
 INSTEAD = {
     **dict.fromkeys((("minibert", "-v"), ("minibert", "-V")), "did you mean --version?"),
+    ("minibert", "version"): "did you mean --version?",
+    ("minibert", "help"): "did you mean --help?",
+    **dict.fromkeys((("pretrain", "--verbose"), ("finetune", "--verbose")), _SHOWN),
+    ("classify", "--input"): "did you mean --file?",
+    ("classify", "--text"): "give the text without a flag: minibert classify --model MODEL TEXT",
     ("answer", "--question"): _ASK,
     ("answer", "--context"): _ASK,
     ("export", "--format"): "--onnx writes model.onnx as well; the model itself is in Hugging Face's format",
     ("classify", "--data"): "for a table: minibert predict --model MODEL --data FILE --out DIR",
     ("predict", ""): "predict reads a file; for one text: minibert classify --model MODEL TEXT",
 }
+# What one letter is elsewhere.
+SHORT = {"o": "--out", "m": "--model", "e": "--epochs", "b": "--batch-size", "t": "--task"}
 # What argparse says, and what we say.
 SENTENCES = {
     r"argument (\S+): not allowed with argument (\S+)": r"\2 and \1 can't be given together; leave one out",
@@ -172,6 +187,7 @@ class Parser(argparse.ArgumentParser):
             wrong = f"{value!r} is not a {str(action.metavar).lower()}"
         suggestion = _named_elsewhere(value, choices)
         if isinstance(action, argparse._SubParsersAction):  # whose choices --help lists
+            suggestion = suggestion or INSTEAD.get(("minibert", value), "")
             suggestion = suggestion or did_you_mean(value, choices, cutoff=0.7)
             self.error(wrong + _in_brackets(suggestion))
         verb = "choose from" if len(choices) > 1 else "give"
@@ -210,8 +226,14 @@ class Parser(argparse.ArgumentParser):
         name = flag.lstrip("-").replace("-", "_")
         if name in by_name:
             return f"did you mean {by_name[name]}?"
+        if short := next((flag for flag in by_bare_name.values() if SHORT.get(name) == flag), ""):
+            return f"did you mean {short}?"
         if advice := advice_for(name, by_name):
             return on_command_line(InputWarning(advice), self)
+        without_flag = {each.dest: each.metavar for each in self._actions if not each.option_strings}
+        place = name if name in without_flag else name_here(name, without_flag)
+        if place:
+            return f"give {without_flag[place] or place} without a flag"
         return did_you_mean(flag.lstrip("-"), by_bare_name, cutoff=0.7)
 
     def _advice_for_word(self, words: Sequence[str]) -> str:
