@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from paths import PACKAGE
+from paths import GOLDEN, PACKAGE
 
 # The rooms of the package, floor by floor: a room imports itself and the rooms of lower floors. The files of
 # the package itself, `__init__` and `__main__`, are above all.
@@ -302,3 +302,10 @@ def test_relative_and_lazy_imports_are_read_with_their_lines():
         Import(3, "minibert.model.params"),
         Import(4, "minibert.core.ops.dropout_bits"),
     ]
+
+
+@pytest.mark.parametrize("script", sorted(GOLDEN.glob("*.py")), ids=lambda path: path.name)
+def test_scripts_that_are_run_by_hand_import_modules_that_exist(script):
+    names = [each.name for each in imports(script.read_text("utf-8"), f"golden/{script.stem}")]
+    ours = [name for name in names if name.startswith("minibert.")]
+    assert [name for name in ours if not (PACKAGE / f"{file_of(name)}.py").exists()] == []

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minibert.base.files import write_atomically
-from minibert.terminal import emit
-
+from minibert.base.terminal import emit
 from minibert.data.corpus import split_sentences
 
 BOOKS_FILE = Path(__file__).parents[2] / "minibert" / "corpora" / "books.txt.xz"

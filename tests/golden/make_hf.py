@@ -20,8 +20,8 @@ sys.path[:0] = [str(HERE.parent / "support")]
 import agreement  # noqa: E402
 import hugging_face  # noqa: E402
 import torch  # noqa: E402
-from minibert.model.config import BertConfig  # noqa: E402
 
+from minibert.core.config import BertConfig  # noqa: E402
 from minibert.hub import load_hf  # noqa: E402
 from minibert.model.batch import Batch  # noqa: E402
 from minibert.model.params import Parameters  # noqa: E402
