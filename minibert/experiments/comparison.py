@@ -410,12 +410,17 @@ class Comparison:
         Parameters
         ----------
         path : path
-            A name that ends in .html, or InputError is raised.
+            A name that ends in .html.
 
         Returns
         -------
         Path
             The path that was written.
+
+        Raises
+        ------
+        InputError
+            When the name ends otherwise, or its folder can't be written to.
         """
         path = page_path(path)
         atomic_text(path, self._page())

@@ -115,6 +115,8 @@ class WindowArguments:
         "(only for tasks with one answer per text or pair)",
         one_of(LONG),
         choices=LONG,
+        in_python='"cut" cuts the ends of texts longer than `max_length`, "windows" reads these texts in '
+        "overlapping windows (only for tasks with one answer per text or pair)",
     )
     stride: int | None = option(
         None, "pieces that a window shares with the one before it", COUNT, default="a quarter of a window"
@@ -125,6 +127,8 @@ class WindowArguments:
         one_of(POOLS),
         choices=POOLS,
         default="mean",
+        in_python='how the vectors of a text\'s windows become one: "mean", "max", or "attention", which is '
+        "trained",
     )
     most_windows: int | None = option(
         None, "the most windows per text; what they have no room for is cut", WHOLE, default=f"{MOST_WINDOWS}"
@@ -143,6 +147,10 @@ class BalanceArguments:
         (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
         metavar="WEIGHTS",
         default="",
+        in_python='weights of the classes in the loss: "balanced", the inverse of each class\'s frequency, '
+        'or a dictionary such as {"spam": 5}, with 1 for the others; the same as in PyTorch\'s '
+        "CrossEntropyLoss(weight=...), whose mean is weighted too (multilabel: pos_weight of "
+        "BCEWithLogitsLoss)",
     )
     sampling: str | None = option(
         None,
@@ -151,6 +159,8 @@ class BalanceArguments:
         one_of((BALANCED,)),
         choices=(BALANCED,),
         default="",
+        in_python='"balanced" draws the same number of examples from every class for each epoch, rare ones '
+        "several times (multilabel: a text counts as its rarest class)",
     )
 
 
@@ -268,10 +278,10 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     _: KW_ONLY
     # data
     columns: tuple[tuple[str, str], ...] | dict[str, str] = option(
-        (), "the columns of your table, such as (('text', 'review'),)"
+        (), 'the columns of your table, such as {"text": "review"}'
     )
     also: tuple[tuple[str, str], ...] | dict[str, str] = option(
-        (), "other tasks to train together with this one, and their folders, such as (('snli', 'pairs'),)"
+        (), 'other tasks to train together with this one, and their folders, such as {"snli": "pairs"}'
     )
     also_examples: int | None = option(
         None, "train on N examples of each task in `also`, always the same ones", WHOLE, default="all"
