@@ -312,6 +312,18 @@ static void a_word_that_memory_was_short_for_leaves_nothing_to_the_next(void) {
     wp_counter_free(counter);
 }
 
+static void a_counter_that_memory_was_short_for_is_added_to_nothing(void) {
+    for (int failed = 0; failed < 2; ++failed) { /* the counter that is added to, or the one that is added */
+        wp_counter *counters[2] = {wp_counter_new(&UNCASED, 100), wp_counter_new(&UNCASED, 100)};
+        test_memory_lasts_for(0);
+        CHECK(wp_count(counters[failed], "a", 1, 0) == WP_NO_MEMORY);
+        test_memory_lasts_for(-1);
+        CHECK(wp_counter_add(counters[0], counters[1]) == WP_NO_MEMORY);
+        wp_counter_free(counters[0]);
+        wp_counter_free(counters[1]);
+    }
+}
+
 void run_limit_tests(void) {
     RUN(a_line_of_100_mb_without_a_space_is_one_unknown);
     RUN(words_of_a_million_letters_have_their_pieces_when_allowed);
@@ -323,4 +335,5 @@ void run_limit_tests(void) {
     RUN(counting_survives_memory_that_runs_out);
     RUN(learning_survives_memory_that_runs_out);
     RUN(a_word_that_memory_was_short_for_leaves_nothing_to_the_next);
+    RUN(a_counter_that_memory_was_short_for_is_added_to_nothing);
 }
