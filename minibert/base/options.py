@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from minibert.base.errors import InputError, MissingFile, OtherOptions, did_you_
 from minibert.base.files import atomic_json
 from minibert.base.foreign_names import advice_for
 from minibert.base.json_files import dataclass_error, read_json, read_toml, schema_error
+from minibert.base.terminal import listed
 from minibert.core.config import BertConfig
 from minibert.core.optim import KINDS
 
@@ -69,26 +70,6 @@ def one_of(names: tuple[str, ...]) -> Rules:
     """
     what = f"one of {', '.join(names)}" if len(names) > 1 else repr(names[0])
     return ((what, lambda x: x in names),)
-
-
-def either(names: Sequence[str]) -> str:
-    """List names as alternatives.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Two or more.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> either(("a", "b", "c"))
-    'a, b or c'
-    """
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
@@ -173,7 +154,7 @@ class TrainingArguments:
     accumulate: int | None = option(
         None, "micro-batches that a step is split into: the same result with less memory", WHOLE
     )
-    optimizer: str = option("adamw", either(OPTIMIZERS), one_of(OPTIMIZERS))
+    optimizer: str = option("adamw", listed(OPTIMIZERS, "or"), one_of(OPTIMIZERS))
     warmup: float | None = option(
         None, "share of the steps in which the learning rate rises; after that it falls to zero", RATE
     )

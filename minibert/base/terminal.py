@@ -157,6 +157,29 @@ def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]
     return [form.format(*row).rstrip() for row in rows]
 
 
+def listed(names: Sequence[str], before_last: str) -> str:
+    """List names with commas, and with a word such as "or" before the last of several.
+
+    Parameters
+    ----------
+    names : sequence of str
+        One or more.
+    before_last : str
+        The word, "and" or "or".
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> listed(("a", "b", "c"), "or")
+    'a, b or c'
+    """
+    *others, last = names
+    return f"{', '.join(others)} {before_last} {last}" if others else last
+
+
 def counted(count: float, noun: str) -> str:
     """Return a number with its noun: "1 epoch", "2.5 epochs", "1,000 steps".
 

@@ -22,8 +22,7 @@ from typing import Any
 
 from minibert.base.errors import InputError
 from minibert.base.files import require_folder
-from minibert.base.options import either
-from minibert.base.terminal import counted, emit, json_text
+from minibert.base.terminal import counted, emit, json_text, listed
 from minibert.cli.shared import flags
 from minibert.cli.shared.texts import add_texts, given_texts, refuse_folders
 from minibert.model.pools import POOLS
@@ -43,7 +42,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_flag(parser, "--out FILE", "a .npy or .jsonl file to write", required=True)
     text = "the layers to concatenate: numbers separated by commas (0: the embeddings, -1: the last layer), "
     flags.add_flag(parser, "--layers LAYERS", text + "all, or embeddings", "-1")
-    text = f"the vector of a line: {either([pool.about for pool in POOLS.values()])}"
+    text = f"the vector of a line: {listed([pool.about for pool in POOLS.values()], 'or')}"
     text += " (default: mean, or what a folder of sentence-transformers makes of the last layer)"
     flags.add_flag(parser, "--pool", text, choices=tuple(POOLS))
     flags.add_switches(parser, normalize="scale each vector to length 1, so that dot products are cosines")

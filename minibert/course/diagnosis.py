@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.base.terminal import listed
 from minibert.course.laws import (
     BOUND,
     FEWEST,
@@ -195,8 +196,8 @@ def names_in(docstring: str | None) -> list[str]:
         The names that a list behind the first word joins with "and"; empty if no such list is there.
     """
     without_shapes = re.sub(r"\([^()]*\)", "", docstring or "")
-    listed = _LISTED.match(" ".join(without_shapes.split()))
-    return re.findall(r"\w+", listed[1]) + [listed[2]] if listed else []
+    names = _LISTED.match(" ".join(without_shapes.split()))
+    return re.findall(r"\w+", names[1]) + [names[2]] if names else []
 
 
 def probes_of(
@@ -776,9 +777,7 @@ def _alike(found: Any, expected: Any, floor: float = 0.0) -> bool:
 def _listed(names: list[str], label: str) -> str:
     """Join names with commas and "and"."""
     labelled = [name if name.startswith(("the ", "answer[")) else label.format(name) for name in names]
-    if len(labelled) == 1:
-        return labelled[0]
-    return f"{', '.join(labelled[:-1])} and {labelled[-1]}"
+    return listed(labelled, "and")
 
 
 def _upper(text: str) -> str:

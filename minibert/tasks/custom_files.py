@@ -6,6 +6,7 @@ from typing import Any
 
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.reading import PACKED
+from minibert.base.terminal import listed
 from minibert.data.tables import MissingColumn
 
 ENDINGS = (".csv", ".tsv", ".jsonl")  # suffixes of tables
@@ -126,7 +127,7 @@ def custom_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     paths = [path for name in known for path in matching(data, name)]
     if len(paths) == 1:
         return paths[0]
-    expected = f"one file of the split {split!r}: {', '.join(known[:-1])} or {known[-1]}."
+    expected = f"one file of the split {split!r}: {listed(known, 'or')}."
     if paths:
         names = " and ".join(path.name for path in paths)
         raise InputError(f"'{data}' has {names}; there should be {expected}")

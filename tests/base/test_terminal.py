@@ -15,7 +15,15 @@ from paths import PACKAGE
 from small_tasks import OTHERS, small_config
 
 from minibert import cli, hub
-from minibert.base.terminal import flush_errors, flush_output, json_text, printable, printable_text, some_of
+from minibert.base.terminal import (
+    flush_errors,
+    flush_output,
+    json_text,
+    listed,
+    printable,
+    printable_text,
+    some_of,
+)
 from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 from minibert.training import runlog
@@ -239,6 +247,11 @@ def test_of_many_names_the_first_are_listed_and_the_others_counted():
     names = ["a", "b", "c", "d"]
     said = ["a and 3 more", "a, b and 2 more", "a, b, c and 1 more", "a, b, c, d", "a, b, c, d"]
     assert [some_of(names, most) for most in range(1, 6)] == said
+
+
+def test_the_last_of_several_names_has_its_word_before_it():
+    said = [listed(names, "or") for names in ("a", "ab", "abc", "abcd")]
+    assert said == ["a", "a or b", "a, b or c", "a, b, c or d"]
 
 
 class Full:

@@ -35,6 +35,7 @@ from minibert.cli import pretrain as pretrain_command
 from minibert.cli.info import information
 from minibert.cli.shared.flags import given_fields
 from minibert.cli.shared.parser import PURPOSES, commands
+from minibert.data.documents import DOCUMENTS, format_of
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import Tokenizer
 
@@ -120,6 +121,24 @@ def test_help_fits_into_eighty_columns_but_for_examples(capsys, monkeypatch):
             cli.main([*words, "--help"])
         body = capsys.readouterr().out.split("examples:\n")[0].split("\n\n", 1)[1]
         assert max(map(len, body.splitlines())) <= 80
+
+
+def test_help_opens_and_closes_every_bracket(capsys):
+    for words in [[], *([command] for command in COMMANDS), *(["score", kind] for kind in KINDS)]:
+        with pytest.raises(SystemExit):
+            cli.main([*words, "--help"])
+        text = capsys.readouterr().out
+        assert text.count("(") == text.count(")"), words
+
+
+@pytest.mark.parametrize("command", ["pretrain", "vocab", "data"])
+def test_help_names_every_format_of_a_text_and_what_is_read_without_one(command, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    about = re.search(r" CORPUS (text files.*?\(default: [^)]*\))", text)[1]
+    formats = {format_of(Path("text" + suffix)) for suffix in re.findall(r"\.\w+", about)}
+    assert formats == {*DOCUMENTS} and about.endswith("(default: the books in the package)")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

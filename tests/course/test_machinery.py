@@ -22,6 +22,7 @@ from minibert.base.errors import InputError
 from minibert.cli import main
 from minibert.core.gradcheck.cases import Size
 from minibert.core.ops.attention import Attention
+from minibert.core.ops.blocks import MaskedLmHeadSaved
 from minibert.core.ops.updates import AdamRule
 from minibert.course import routes
 from minibert.course.showing import claim
@@ -584,3 +585,32 @@ def test_rounds_of_questions_end_as_soon_as_there_are_enough(answer):
     asked = route.asked(answer, {}, 0, None)
     in_a_round = min(route.times, judging.ENOUGH)
     assert len(asked) - in_a_round < judging.ENOUGH <= len(asked)
+
+
+@pytest.mark.parametrize("name", [name for name, route in routes.ROUTES.items() if route.same_as])
+def test_a_route_has_an_answer_to_whatever_it_draws(name):
+    route = routes.ROUTES[name]
+    for seed in range(12):
+        arguments = route.draw(np.random.default_rng(seed))
+        right = route.same_as(*copy.deepcopy(arguments))
+        assert judging.compare(right, route.same_as(*arguments), route.tolerance) == 0
+
+
+# Attention and the layers have many cases, and their notebooks' solutions are checked in other tests.
+FORWARDS = ["linear", "layer_norm", "softmax_cross_entropy", "gelu", "take_rows", "pooler", "masked_lm_head"]
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+def test_the_reference_passes_its_own_check(name):
+    error, _ = judging.OnSheet().judge(getattr(Ops, name), {}, 0)
+    assert error == 0
+
+
+def test_a_masked_lm_head_predicts_the_highest_score():
+    def masked_lm_head(self, x, rows, labels, params, table, config):
+        logits, saved_logits = self.masked_lm_logits(x, rows, params, table, config)
+        nll, saved_loss = self.softmax_cross_entropy(logits, labels)
+        return (nll, logits.real.argmin(-1)), MaskedLmHeadSaved(saved_logits, saved_loss)
+
+    with pytest.raises(running.Rejected, match=r"the prediction \(.*\)"):
+        judging.OnSheet().judge(masked_lm_head, {}, 0)

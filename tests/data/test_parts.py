@@ -1,5 +1,6 @@
 """A corpus's shards made in parts, read as one, and each machine's own slice of every batch."""
 
+import dataclasses
 import gzip
 import itertools
 import json
@@ -556,6 +557,24 @@ def test_stretches_of_a_batch_are_the_batch_wherever_a_run_goes_on(straight):
             for name in ("input_ids", "token_type_ids", "positions", "sequence_index", "masked_labels"):
                 joined = np.concatenate([getattr(part, name) for part in batches])
                 assert joined.tolist() == getattr(batch, name).tolist(), name
+
+
+@pytest.mark.parametrize("objective", [{}, {"next_sentence": False}, {"left_to_right": True}])
+def test_every_process_knows_the_limits_of_the_whole_batch(objective, straight):
+    options = dataclasses.replace(PretrainOptions.load(straight / "training.json"), **objective)
+    task = Pretraining(options, prepare_text(options, straight, show=False), None)
+    most_tokens = most_masked = 0
+    shares = ((0, 1), (0, 2), (1, 2))
+    streams = [task.stage_batches(16, Position(0, 0, 0), *share) for share in shares]
+    for (whole, _), *parts in itertools.islice(zip(*streams, strict=True), 20):
+        masked, _ = np.histogram(whole.masked_rows, whole.cu_seqlens)
+        most_tokens = max(most_tokens, whole.lengths.max())
+        most_masked = max(most_masked, masked.max())
+        for part, _ in parts:
+            assert (part.parts, part.sequences) == (2, len(whole.lengths))
+            assert part.asks_next == whole.asks_next
+    assert part.longest == most_tokens
+    assert most_masked <= part.most_masked <= most_masked + 1  # special tokens are not predicted
 
 
 @pytest.mark.parametrize("part", [(4, 3, 3), (4, 0, 5), (4, -1, 2), (0, 0, 0)])

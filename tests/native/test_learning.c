@@ -102,8 +102,8 @@ static void many_words_are_all_found_again(void) {
 
 /* The words, one row of symbols each, ended by -1; counts; how many symbols there are. */
 typedef struct corpus {
-    int32_t symbols[16][12];
-    int64_t counts[16], n_words;
+    int32_t symbols[20][12];
+    int64_t counts[20], n_words;
     int32_t n_symbols;
 } corpus;
 
@@ -236,6 +236,16 @@ static void frequent_pairs_are_merged_as_when_counted_anew_each_time(void) {
     }
 }
 
+static void a_merge_may_touch_any_number_of_symbols(void) {
+    corpus words = {.n_words = 20, .n_symbols = 2};
+    for (int i = 0; i < 20; ++i) { /* the pair 0 1 between symbols that occur nowhere else */
+        int32_t next = words.n_symbols, word[12] = {next, 0, 1, next + 1, 0, 1, next + 2, 0, 1, next + 3, -1};
+        memcpy(words.symbols[i], word, sizeof word);
+        words.counts[i] = 1, words.n_symbols += 4;
+    }
+    EXPECT_MERGES(&words, 2, 1, {0, 1});
+}
+
 static void counts_beyond_32_bits_are_exact(void) {
     corpus words = {{{0, 1, -1}, {1, 2, -1}}, {INT64_C(5000000000), INT64_C(5000000001)}, 2, 3};
     EXPECT_MERGES(&words, 1, 1, {1, 2}, {0, 1});
@@ -248,5 +258,6 @@ void run_learning_tests(void) {
     RUN(many_words_are_all_found_again);
     RUN(merges_are_those_that_a_pencil_finds);
     RUN(frequent_pairs_are_merged_as_when_counted_anew_each_time);
+    RUN(a_merge_may_touch_any_number_of_symbols);
     RUN(counts_beyond_32_bits_are_exact);
 }

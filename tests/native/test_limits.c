@@ -295,6 +295,35 @@ static void learning_survives_memory_that_runs_out(void) {
     survives_memory_that_runs_out_anywhere(learning_succeeds);
 }
 
+static void a_word_that_memory_was_short_for_leaves_nothing_to_the_next(void) {
+    enum { MARKS = 23, N_BYTES = 1 + 3 * MARKS }; /* so long a chunk is counted at once */
+    wp_counter *counter = wp_counter_new(&UNCASED, 200);
+    char text[N_BYTES];
+    memset(text, 'a', N_BYTES);
+    CHECK(wp_count(counter, text, N_BYTES, 0) == 0);
+    for (int i = 0; i < MARKS; ++i) {
+        memcpy(text + 1 + 3 * i, "\xE3\x80\xAE", 3); /* U+302E, which waits for its canonical order */
+    }
+    test_memory_lasts_for(0);
+    CHECK(wp_count(counter, text, N_BYTES, 0) == WP_NO_MEMORY);
+    test_memory_lasts_for(-1);
+    CHECK(wp_count(counter, "b", 1, 0) == 0);
+    CHECK(wp_counter_n_words(counter) == 2 && wp_counter_n_bytes(counter) == N_BYTES + 1);
+    wp_counter_free(counter);
+}
+
+static void a_counter_that_memory_was_short_for_is_added_to_nothing(void) {
+    for (int failed = 0; failed < 2; ++failed) { /* the counter that is added to, or the one that is added */
+        wp_counter *counters[2] = {wp_counter_new(&UNCASED, 100), wp_counter_new(&UNCASED, 100)};
+        test_memory_lasts_for(0);
+        CHECK(wp_count(counters[failed], "a", 1, 0) == WP_NO_MEMORY);
+        test_memory_lasts_for(-1);
+        CHECK(wp_counter_add(counters[0], counters[1]) == WP_NO_MEMORY);
+        wp_counter_free(counters[0]);
+        wp_counter_free(counters[1]);
+    }
+}
+
 void run_limit_tests(void) {
     RUN(a_line_of_100_mb_without_a_space_is_one_unknown);
     RUN(words_of_a_million_letters_have_their_pieces_when_allowed);
@@ -305,4 +334,6 @@ void run_limit_tests(void) {
     RUN(encoding_survives_memory_that_runs_out);
     RUN(counting_survives_memory_that_runs_out);
     RUN(learning_survives_memory_that_runs_out);
+    RUN(a_word_that_memory_was_short_for_leaves_nothing_to_the_next);
+    RUN(a_counter_that_memory_was_short_for_is_added_to_nothing);
 }

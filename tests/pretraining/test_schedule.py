@@ -14,11 +14,13 @@ from small_corpus import write_corpus
 
 from minibert import cli
 from minibert.ask.inference import Bert
-from minibert.base.errors import InputError
+from minibert.base.errors import DivergedError, InputError
 from minibert.base.machine import cores
 from minibert.core import config as configuration
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import prepare
 from minibert.hub import load_hf, save_hf
 from minibert.hub.checkpoint import latest
 from minibert.model.ops import Ops
@@ -274,6 +276,19 @@ def test_a_run_of_minutes_says_once_and_at_its_end_that_the_machine_changed(run)
     assert report_text(report).count("The machine became slower on the way") == 1
 
 
+def test_a_rehearsal_that_diverges_names_the_step_that_comes_next(corpus, tmp_path):
+    options = PretrainOptions((str(corpus),), **SMALL, seq_length="8", steps=4).resolved()
+    task = Pretraining(options, prepare_text(options, tmp_path, show=False), Ops())
+    for done in (0, 6):
+        state = task.start()
+        state.step = done
+        state.params.flat[:] = np.nan
+        with pytest.raises(
+            DivergedError, match=f"The loss of step {done + 1} is nan at learning rate 1.00e-06"
+        ):
+            budget.seconds_per_step(task, state, 8, 0.0, print)
+
+
 # what was trained
 
 
@@ -365,6 +380,18 @@ def test_of_a_model_from_elsewhere_nothing_is_known_and_nothing_said(tmp_path):
         warnings.simplefilter("always")
         Bert.from_pretrained(tmp_path).encode(ids(40))
     assert not beyond(caught)
+
+
+@pytest.mark.parametrize(("max_length", "warns"), [(16, False), (17, True)])
+def test_preparing_examples_beyond_the_trained_length_warns(max_length, warns, run, tmp_path):
+    rows = [f"{'the cat ' * 9}{word}\t{word}" for word in ("sings", "runs") for _ in range(6)]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    options = FinetuneOptions("classify", str(tmp_path), str(run), max_length=max_length)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        prepare(options.resolved())
+    assert len(beyond(caught)) == warns
 
 
 @pytest.mark.thorough

@@ -10,6 +10,7 @@ message does not. What is never run, because only type checkers read it, is left
 import ast
 import copy
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import native_faults
 from paths import PACKAGE, ROOT, TESTS
 
 EQUIVALENT = TESTS / "equivalent_mutants.md"
+TYPE_ALIAS = re.compile(r"_?[A-Z]\w*[a-z]\w* = (?!Annotated\[)[\w.]+(?:\[| \|).*", re.DOTALL)
 SWAPPED_CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 KINDS = {
     ast.BinOp: "arithmetic",
@@ -128,6 +130,8 @@ def _has_no_fault(node: ast.AST) -> bool:
         return "overload" in [ast.unparse(one) for one in node.decorator_list]
     if isinstance(node, ast.AnnAssign):
         return ast.unparse(node.annotation) == "TypeAlias"
+    if isinstance(node, ast.Assign):
+        return bool(TYPE_ALIAS.fullmatch(ast.unparse(node)))
     if isinstance(node, ast.keyword):
         return node.arg in ("strict", "frozen")
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"

@@ -141,7 +141,8 @@ def tests_of(file: str, names: Iterable[str] = ()) -> tuple[list[str], list[str]
     module = ".".join(("minibert", *path.with_suffix("").parts)).removesuffix(".__init__")
     every = [one for one in TESTS.rglob("test_*.py") if "oracle" not in one.parts]
 
-    mirrored = [TESTS / folder for folder in path.parents if (TESTS / folder) != TESTS]
+    folders = dict.fromkeys((*path.parents, Path(path.parent.name)))  # core/gradcheck has tests/gradcheck
+    mirrored = [TESTS / folder for folder in folders if (TESTS / folder) != TESTS]
 
     def is_of_the_room(test: Path) -> bool:
         return any(folder in test.parents for folder in mirrored)

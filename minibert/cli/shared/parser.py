@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from minibert import __version__
 from minibert.base.errors import InputWarning, did_you_mean
 from minibert.base.foreign_names import advice_for, name_here
-from minibert.base.terminal import emit, printable
+from minibert.base.terminal import emit, listed, printable
 from minibert.cli.shared.messages import flag_of_action, on_command_line
 
 FOLDER = Path(__file__).parent.parent
@@ -209,8 +209,7 @@ class Parser(argparse.ArgumentParser):
             end = "" if text.endswith(("?", ".")) else "."
             text += f"{end} {advice[:1].upper()}{advice[1:]}"
         are = "is" if len(flags) == 1 else "are"
-        listed = " and ".join(filter(None, (", ".join(flags[:-1]), flags[-1])))
-        self.error(f"{listed} {are} not known here{_in_brackets(text)}")
+        self.error(f"{listed(flags, 'and')} {are} not known here{_in_brackets(text)}")
 
     def _advice_for_flag(self, flag: str) -> str:
         """Return what to give instead of a flag that is not known; "" if nothing is similar."""
@@ -393,8 +392,8 @@ def build_parser(command: str | None = None) -> Parser:
     known = commands()
     about = "BERT from scratch: train one, see what it has learnt, check its mathematics."
     for purpose, names in PURPOSES.items():
-        listed = "\n".join(f"  {name:<11}{known[name]}" for name in names.split())
-        about += f"\n\n{purpose}:\n{listed}"
+        lines = "\n".join(f"  {name:<11}{known[name]}" for name in names.split())
+        about += f"\n\n{purpose}:\n{lines}"
     parser = Parser(prog="minibert", usage="minibert COMMAND [...]", description=about, epilog=EXAMPLES)
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
     text = "print a script that lets this shell complete commands, flags and their values"
