@@ -255,7 +255,7 @@ lesson.check(naive_bayes, draw=draw_bags, same_as=bayes_by_fractions, times=20)
 # |---|---|---|
 # | `(counts[name][thing] + 1) / total` | `max(counts[name][thing], 1e-9) / total` | Each count is one larger than what was counted. |
 # | `+ len(known)` | `+ len(counts[name])` | V counts the things of all labels together, not those of this label. |
-# | `+ len(known)` | `` | Without V in the denominator the probabilities sum to more than one. |
+# | `+ len(known)` | *nothing* | Without V in the denominator the probabilities sum to more than one. |
 # | `sum(counts[name].values())` | `len(counts[name])` | The denominator has all occurrences, not the different things. |
 # | `prior + sum(` | `sum(` | The label itself has a probability, which is the first term. |
 # | `for thing in bag if` | `for thing in set(bag) if` | What occurs twice in a bag counts twice. |
@@ -604,7 +604,7 @@ lesson.check(fine_tune, draw=small_task, same_as=library_run, times=5, tolerance
 # | `        encoder_backward(ops, config, dx, saved, params.tree, grads.tree)` | `        pass` | The encoder gets no gradient: only what stands on it is trained. |
 # | `m, v = np.zeros_like(flat), np.zeros_like(flat)` | `m, v = np.zeros_like(flat), np.ones_like(flat)` | Both moments begin at zero; the correction counts on it. |
 # | `step=step + 1` | `step=step + 2` | Updates count from 1; the correction of the moments depends on it. |
-# | `, clip=clip` | `` | The gradient is not clipped: the rule has to know the factor. |
+# | `, clip=clip` | *nothing* | The gradient is not clipped: the rule has to know the factor. |
 # | `peak * min(step / warmup, (total - step) / (total - warmup))` | `peak` | The rate follows a schedule, up to its peak and down to zero. |
 # | `(total - step) / (total - warmup)` | `(total - step) / total` | After the warm-up the rate falls from its peak: the decay is counted from there. |
 # | `math.ceil(total / 10)` | `math.ceil(total / 5)` | The warm-up takes a tenth of the updates. |

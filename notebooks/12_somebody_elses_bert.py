@@ -392,7 +392,7 @@ lesson.check(untrustworthy, draw=draw_header, law=names_those, times=150)
 # | `begin >= 0 and end <= size` | `end <= size` | A negative beginning counts from the end in Python, and lies before the array in C. |
 # | `begin >= 0 and end <= size` | `begin >= 0` | The bytes may end behind the end of the file. |
 # | `end <= size` | `end < size` | The last tensor ends exactly where the file does. |
-# | ` and all(n >= 0 for n in entry["shape"])` | `` | Two negative lengths have a positive product, so the size alone looks right. |
+# | ` and all(n >= 0 for n in entry["shape"])` | *nothing* | Two negative lengths have a positive product, so the size alone looks right. |
 # | `all(n >= 0 for n in entry["shape"])` | `all(n > 0 for n in entry["shape"])` | A length of zero is allowed: such a tensor has no numbers and no bytes. |
 # | `count * BYTES[entry["dtype"]]` | `count` | The places count bytes, not numbers. |
 # | `sorted(wrong)` | `wrong` | The names are asked for in order. |
@@ -552,7 +552,7 @@ lesson.check(tensor, draw=draw_bytes, same_as=number_by_number, law=is_double, t
 # |---|---|---|
 # | `values.reshape(shape)` | `values` | The bytes are a row of numbers; the shape makes them a matrix. |
 # | `values.reshape(shape)` | `values.reshape(shape[::-1]).T` | The numbers lie row by row: the last axis runs fastest. |
-# | `.astype(np.float64)` | `` | The numbers are right but narrow; the precision asked for is float64. |
+# | `.astype(np.float64)` | *nothing* | The numbers are right but narrow; the precision asked for is float64. |
 # | `"F32": "<f4"` | `"F32": ">f4"` | The bytes are little-endian. |
 # | `(halves << 16).view("<f4")` | `np.frombuffer(raw, "<f2")` | BF16 is not F16: the two divide their sixteen bits differently. |
 # | `(halves << 16).view("<f4")` | `(halves << 16).astype("<f4")` | The bits have to be looked at as a float, not converted to one. |
@@ -672,7 +672,7 @@ lesson.check(read_vocabulary, draw=draw_vocabulary, same_as=line_by_line, times=
 # |---|---|---|
 # | `.replace("\r\n", "\n").split("\n")` | `.splitlines()` | Python ends lines at ten characters, and some of them are pieces. |
 # | `.replace("\r\n", "\n").split("\n")` | `.split()` | Some pieces have a space in them, or are one. |
-# | `.replace("\r\n", "\n")` | `` | Of a file from Windows every piece would end with a carriage return. |
+# | `.replace("\r\n", "\n")` | *nothing* | Of a file from Windows every piece would end with a carriage return. |
 # | `decode("utf-8")` | `decode("latin-1")` | The file is UTF-8: read as Latin-1, letters beyond ASCII fall apart. |
 # | `enumerate(lines)` | `enumerate(lines, 1)` | Ids begin at 0. |
 # | `enumerate(lines)` | `[*enumerate(lines)][::-1]` | Of two lines with the same piece the later one counts. |

@@ -298,7 +298,7 @@ lesson.check(induction_pairs, draw=draw_ids, same_as=induction_by_dictionary, ti
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | ` & ~np.eye(size, dtype=bool)` | `` | A token always has the same piece before it as itself: j = i does not count. |
+# | ` & ~np.eye(size, dtype=bool)` | *nothing* | A token always has the same piece before it as itself: j = i does not count. |
 # | `pairs[:, 1:, 1:] = ids[:, :-1, None] == ids[:, None, :-1]` | `pairs[:] = ids[:, :, None] == ids[:, None, :]` | Those are copies of the piece itself; an induction head looks behind a copy of the piece before. |
 # | `pairs[:, 1:, 1:]` | `pairs[:, :-1, :-1]` | The pieces compared come before i and j, not after them. |
 # | `ids[:, :-1, None] == ids[:, None, :-1]` | `ids[:, 1:, None] == ids[:, None, :-1]` | The piece before i is compared with the piece before j. |
@@ -849,7 +849,7 @@ lesson.check(control_labels, draw=draw_coins, same_as=coin_by_coin, law=are_whol
 # | `labels] -= 1` | `labels] += 1` | The gradient is P − Y: one is taken away at the right class. |
 # | `X.T @ p / len(X) + decay` | `-X.T @ p / len(X) + decay` | The gradient is P − Y, not Y − P: there is a minus in front of the logarithm. |
 # | `p.sum(1, keepdims=True)` | `p.sum(0, keepdims=True)` | The probabilities of the classes of one example sum to one. |
-# | `[ids]` | `` | A label is asked for each token; it is that of its piece. |
+# | `[ids]` | *nothing* | A label is asked for each token; it is that of its piece. |
 # | `np.cumsum(shares)` | `shares` | The borders are sums of shares: class 1 begins where class 0 ends. |
 # | `side="right"` | `side="left"` | A coin that lies exactly on a border belongs to the class above it. |
 # | `decay * W` | `2 * decay * W` | The derivative of λ/2 W² is λ W. |
