@@ -272,7 +272,7 @@ course.show(
 # after the header. Return the sorted list of the names that can't be read as the header says. An entry is good if its
 # type is in `BYTES` (how many bytes a number takes), no length in its shape is negative, its bytes lie within the
 # `size` bytes, and there are exactly as many of them as its shape needs. A shape `[]` is a single number.
-# "__metadata__" is not a tensor.
+# `"__metadata__"` is not a tensor.
 
 
 # %%

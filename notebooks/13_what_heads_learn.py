@@ -1002,10 +1002,10 @@ course.say(
 
 # %% [markdown]
 # Read the two pictures together. How far above the coin, which is right in half of the cases, is the probe on vectors that
-# nobody has trained? It has something to go by: an untrained table has
-# a different random vector for each piece, and that is enough for a list. Seen alone, its accuracy would have passed for
-# knowledge. What training adds is the distance between the curves, and what *context* adds is the distance to the list.
-# That distance is a little too large: the best layer was chosen by the very tokens that it was measured on.
+# nobody has trained? It has something to go by: an untrained table has a different random vector for each piece, and that
+# is enough for a list. Seen alone, its accuracy would have passed for knowledge. What training adds is the distance between
+# the curves, and what *context* adds is the distance to the list. That distance is a little too large: the best layer was
+# chosen by the very tokens that it was measured on.
 #
 # ## 6. Is attention an explanation?
 #
