@@ -14,8 +14,8 @@
 # %% [markdown]
 # # 15 · What came after
 #
-# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It takes two to three minutes, nearly
-# all of it in one cell of section 7.
+# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It takes about two minutes, nearly
+# all of that in one cell of section 7.
 #
 # **The question.** BERT dates from 2018. The encoders that are trained today are still stacks of attention and
 # feed-forward blocks, and yet hardly a line of them is the same. Which of the changes matter, and how would one know?
