@@ -141,7 +141,7 @@ docs: book ## the pages, the API and the course solved, as one site, and the cou
 	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then $(BIN)/python docs/printed.py; fi
 	@echo "minibert: open docs/_build/html/index.html"
 
-book: $(VENV)/.with-docs ## run the chapters that have changed with the official answers; all of them take some twenty minutes
+book: $(VENV)/.with-docs ## run the chapters that have changed with the official answers; all of them take some fifteen minutes
 	$(BIN)/python docs/book.py
 
 # By what .with-test-all has installed, too: CI makes this one.

@@ -290,6 +290,28 @@ def printer() -> str | None:
     return shutil.which("chromium") or shutil.which("google-chrome")
 
 
+def joined(outputs: list[Any]) -> list[Any]:
+    """Join what a cell printed in a row, however slowly it came; what lies between keeps its place.
+
+    Parameters
+    ----------
+    outputs : list of nbformat.NotebookNode
+        Outputs of a cell, of which the first of a row is changed.
+
+    Returns
+    -------
+    list of nbformat.NotebookNode
+    """
+    kept: list[Any] = []
+    for output in outputs:
+        is_text = output.output_type == "stream"
+        if is_text and kept and kept[-1].get("name") == output.name:
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    return kept
+
+
 def page(name: str, is_solved: bool, into: Path = BOOK) -> str:
     """Return a notebook as the site shows it.
 
@@ -316,6 +338,9 @@ def page(name: str, is_solved: bool, into: Path = BOOK) -> str:
         notebook = nbformat.read(HERE.parent / "notebooks" / name, as_version=4)
         for cell in notebook.cells:
             cell.source = cell.source.replace("<details><summary>Solution", f"{MISTAKES}<summary>Solution")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = joined(cell.outputs)
     if exercises(notebook_source(name[:2])):
         notebook = with_note(notebook, note)
     return nbformat.writes(notebook)

@@ -32,7 +32,6 @@ exclude_patterns = ["_build", "examples"]
 
 autodoc_preserve_defaults = True  # as they are written, not a path of this machine
 nb_execution_mode = "off"  # `make notebooks` runs them
-nb_merge_streams = True  # what a cell prints is one block, however slowly it came
 nb_render_markdown_format = "myst"  # what `course.say` says has tables and formulas
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3

@@ -26,7 +26,9 @@ SITE = HERE / "_build" / "html"
 FOLDED = "tag_hide-input"  # the class of a cell whose code is folded
 KEPT = "tag_answer"  # of one whose code is printed all the same
 WHOLE = 16  # lines of code or output that are not divided between two pages, at most
+TASK, TASK_WHOLE = "# Exercise ", 45  # how a stub and an answer begin, and lines that are not divided there
 FITS, FITS_SMALL = 108, 120  # characters of a line of code, and of one that is printed smaller
+LAST_FRAME = " On paper it stands still, at its last frame; on the site and in the notebook it moves."
 FRAME = "<p class='frame'>A page to try things on stands here on the site and in the notebook.</p>"
 PAGE = """<!doctype html>
 <html lang="en">
@@ -89,10 +91,10 @@ def chapter(number: str, text: str) -> Any:
         image.attrs.pop("loading", None)
     for frame in article.find_all("iframe"):
         frame.replace_with(BeautifulSoup(FRAME, "html.parser"))
+    for caption in article.select(".minibert-animation .caption"):
+        caption.append(LAST_FRAME)
     for block in article.find_all("pre"):
-        lines = block.get_text().rstrip("\n").split("\n")
-        is_wide = FITS < max(map(len, lines)) <= FITS_SMALL
-        block["class"] = ["whole"] * (len(lines) <= WHOLE) + ["wide"] * is_wide
+        block["class"] = classes_of(block.get_text().rstrip("\n").split("\n"))
     for details in article.find_all("details"):
         cell = details.find_parent(class_=FOLDED)
         if cell and KEPT not in cell["class"]:
@@ -102,6 +104,26 @@ def chapter(number: str, text: str) -> Any:
         if cell:
             details.find("summary").string = "The answer"
     return article
+
+
+def classes_of(lines: list[str]) -> list[str]:
+    """Return how a block of code or output is laid out, as classes of book.css.
+
+    Parameters
+    ----------
+    lines : list of str
+
+    Returns
+    -------
+    list of str
+        With "whole" if it is not divided between pages, with "wide" if it is printed smaller.
+    """
+    classes = []
+    if len(lines) <= (TASK_WHOLE if lines[0].startswith(TASK) else WHOLE):
+        classes.append("whole")
+    if FITS < max(map(len, lines)) <= FITS_SMALL:
+        classes.append("wide")
+    return classes
 
 
 def place(number: str, link: str) -> str:

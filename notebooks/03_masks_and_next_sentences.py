@@ -747,7 +747,7 @@ lesson.check(copier_loss, draw=frequencies_and_rates, same_as=by_enumeration, ti
 # | `random / V * p[:, None]` | `random * p[:, None] * p` | Random pieces are equally likely, not drawn by frequency. |
 # | `mask * p[:, None]` | `p[:, None]` | [MASK] is shown only in its share of cases. |
 # | `same * np.diag(p)` | `same * np.eye(V)` | A piece that is left in sight has to occur in the first place, with its frequency p. |
-# | `same * np.diag(p) + ` | `` | The targets that keep their own piece are missing: there is nothing to copy. |
+# | `same * np.diag(p) + ` | *nothing* | The targets that keep their own piece are missing: there is nothing to copy. |
 # | `np.log(guess[there])` | `np.log(joint[there])` | This is the surprise of both together; the shown token is known, so divide by its probability. |
 # | `-(joint[there] *` | `-(guess[there] *` | The surprise has to be weighted by how often each case occurs. |
 # | `random / V * p[:, None]` | `random / (V - 1) * p[:, None] * (1 - np.eye(V))` | A random piece is one of all V, the right one included. |

@@ -104,10 +104,10 @@ rate_of = lesson.tool("learning_rate") or warmup_linear
 # %% [markdown]
 # ## 2. A corpus, and what can be known without reading it
 #
-# The way from text to numbers is chapters 01 to 03 in twenty lines. (With your own two functions, which are plain Python,
-# the pieces are learnt from the most frequent words alone, and before each join only the most frequent pairs are asked
-# for their gain.) **For a corpus of your own**, put the path of a text file, or of a folder of them, in place of
-# `embedded_corpus()`: plain text, blank lines between documents. A few megabytes are plenty. Documents at regular
+# Here is the way from text to numbers, chapters 01 to 03, in twenty lines. (Your own two functions are plain Python. To
+# save time, they learn the pieces from the most frequent words alone, and before each join the gain is computed for the
+# most frequent pairs only.) **For a corpus of your own**, put the path of a text file, or of a folder of them, in place
+# of `embedded_corpus()`: plain text, blank lines between documents. A few megabytes are plenty. Documents at regular
 # intervals are **held out**: training never sees them, and everything measured below is measured on them.
 
 # %%
@@ -142,8 +142,8 @@ course.say(
     f"out. The first batch looks like this:"
 )
 first = next(batches())
-shown = first.input_ids[: 3 * length].reshape(3, length)
-print("\n".join(" ".join(f"{tokenizer.vocab[i]:>9}" for i in row) for row in shown))
+for row in first.input_ids[: 3 * length].reshape(3, length):
+    print(" ".join(f"{tokenizer.vocab[i]:>9}" for i in row))
 
 # %% [markdown]
 # Before any training we lay **floors**: losses that can be reached without understanding. A curve that has no floors
@@ -164,11 +164,13 @@ print("\n".join(" ".join(f"{tokenizer.vocab[i]:>9}" for i in row) for row in sho
 # takes a line of algebra to see that $p(\cdot \mid u)$ sums to one for every $u$, and here it is checked with numbers:
 
 # %%
-toy = np.array([2, 0, 1, 1, 0, 2, 1, 0, 0, 2])
-pairs = np.zeros((3, 3))
-np.add.at(pairs, (toy[:-1], toy[1:]), 1)
-single = (np.bincount(toy, minlength=3) + 1) / (len(toy) + 3)
-mixed = (pairs + 5.0 * single) / (pairs.sum(1, keepdims=True) + 5.0)
+toy = np.array([2, 0, 1, 1, 0, 2, 1, 0, 0, 2])  # a text of ten pieces, of which there are three kinds
+pairs = np.zeros((3, 3))  # c(u, v)
+for u, v in zip(toy[:-1], toy[1:], strict=True):
+    pairs[u, v] += 1
+single = (np.bincount(toy, minlength=3) + 1) / (len(toy) + 3)  # p(v)
+strength = 5.0  # lambda
+mixed = (pairs + strength * single) / (pairs.sum(1, keepdims=True) + strength)  # p(v | u)
 course.equal("probabilities after each piece sum to one", mixed.sum(1), np.ones(3))
 guess = lesson.predict(
     "How many nats under the unigram floor is the floor of one neighbour, on the held-out text?", ...
@@ -176,8 +178,9 @@ guess = lesson.predict(
 
 # %% [markdown]
 # ### Exercise 10.1 (core): the floor of one neighbour
-# `ids` is a row of pieces, N of them. Return $-\ln p(v \mid u)$ for each pair of `left` and `target`, as an array. The
-# pairs to count are neighbours in `ids`.
+# `ids` (N,) is the training text, whole numbers below V; the pairs to count are neighbours in it. `left` (n,) and
+# `target` (n,) are the pairs that are asked about, and `strength` is $\lambda$. Return $-\ln p(v \mid u)$ for each of
+# them, with $u$ from `left` and $v$ from `target`, an array (n,).
 
 
 # %%
@@ -271,9 +274,7 @@ course.say("; ".join(f"{name}: {value:.3f} nats" for name, value in floors.items
 # %%
 figure, axes = plt.subplots(figsize=(6.4, 3.2))
 edges = np.linspace(0, 14, 57)
-for (name, values), style in zip(
-    {"unigram": unigram, "left neighbour": left_floor}.items(), ("-", "--"), strict=True
-):
+for name, values, style in (("unigram", unigram, "-"), ("left neighbour", left_floor, "--")):
     axes.hist(values, edges, histtype="step", ls=style, lw=1.5, label=f"{name}, mean {values.mean():.2f}")
 axes.set(title="Loss of each held-out target", xlabel="nats", ylabel="targets")
 axes.legend(fontsize=8)
@@ -291,9 +292,10 @@ course.show(
 # That costs a copy, and makes it easy to check.
 #
 # ### Exercise 10.2 (hard): the step
-# `flat`, `m` and `v` are buffers of all parameters and both moments. `Parameters(config, buffer).tree` gives a buffer
-# its names; `params.decayed` are the ranges with weight decay, as `ops.adamw(flat, grads, m, v, decayed, rule)` wants
-# them. The rule is `AdamRule(lr=rate, step=number, clip=…)`, with gradients clipped to a norm of at most 1.
+# `flat`, `m` and `v` (N,) are buffers of all N parameters and their two moments. `Parameters(config, buffer).tree` gives
+# a buffer its names; `params.decayed` are the ranges with weight decay, as `ops.adamw(flat, grads, m, v, decayed, rule)`
+# wants them. The rule is `AdamRule(lr=rate, step=number, clip=…)`, with gradients clipped to a norm of at most 1. Return
+# three new buffers (N,) and the loss, a number.
 #
 # `pretraining_loss(ops, config, params.tree, batch)` returns the loss and what is saved; `.loss` of the first is the
 # number. `pretraining_loss_backward(ops, config, saved, params.tree, grads.tree)` adds the gradient into `grads =
@@ -360,9 +362,10 @@ lesson.check(train_step)
 #    \ne \frac1k \sum_{i=1}^{k} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr) $$
 #
 # ### Exercise 10.3 (easy): the gradient of the whole
-# You are given the gradients of $k$ parts, a list of arrays, each the gradient of the mean over its own masked pieces,
-# and the number of masked pieces in each. Return the gradient of the mean over all of them. A part without
-# any has a gradient of zeros; if no part has any, return zeros.
+# `gradients` is a list of $k$ arrays of one shape, the gradients of $k$ parts: each is that of the mean over the part's
+# own masked pieces. `counts` is a list of $k$ whole numbers, how many masked pieces each part has. Return the gradient of
+# the mean over all masked pieces, an array of the same shape. A part without any has a gradient of zeros; if no part has
+# any, return zeros.
 
 
 # %%
@@ -478,8 +481,9 @@ options = PretrainOptions(
     next_sentence=False, dropout=0.0, learning_rate=3e-3, warmup=0.1, steps=20, evaluations=0,
 )  # fmt: skip
 pretrain(options, folder / "library", show=False, ops=Ops())
-lines = [json.loads(line) for line in (folder / "library" / "metrics.jsonl").read_text().splitlines()]
-library_losses = np.array([line["loss"] for line in lines if "loss" in line])
+lines = (folder / "library" / "metrics.jsonl").read_text().splitlines()
+metrics = [json.loads(line) for line in lines]
+library_losses = np.array([one["loss"] for one in metrics if "loss" in one])
 loop_losses = pretrain_mine(Ops(), new_parameters(), batches(), 20)
 difference = np.abs(library_losses - loop_losses).max()
 guess.answer(
@@ -524,16 +528,19 @@ else:
 # What does one step of yours consist of? `watch` wraps the operations of any engine and times them.
 
 # %%
+def is_yours(row):
+    """Tell whether an operation of the trace is one that you wrote."""
+    function = f"{row.op}_backward" if row.direction == "backward" else row.op
+    return function in lesson.mine or row.op in lesson.mine
+
+
 params = new_parameters()
 with watch(mine) as seen:
     pretrain_mine(mine, params, batches(), 3)
 calls = [row for row in seen.rows() if row.calls]
 calls = sorted(calls, key=lambda row: row.seconds)[-14:]
+owned = [is_yours(row) for row in calls]
 figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
-owned = [
-    f"{row.op}{'_backward' * (row.direction == 'backward')}" in lesson.mine or row.op in lesson.mine
-    for row in calls
-]
 bars = axes.barh(
     [f"{row.op} {row.direction}" for row in calls],
     [1e3 * row.seconds / 3 for row in calls],
@@ -568,8 +575,8 @@ course.show(
 # | next sentences | yes | not here, for two texts do not fit into eight tokens; in section 9, yes |
 #
 # Everything that you wrote is in it: the pieces, what a target shows, how a batch is laid out, the rate, the step, and the
-# engine below them. minibert still finds the text's sequences and chooses their targets, and it stands in where the lines
-# of section 1 and the one below say so.
+# engine below them. minibert still finds the text's sequences and chooses their targets, and it stands in for what is
+# open: the lines that section 1 has printed say so, and so does the line that the next cell prints.
 #
 # This is the cell that takes its time. The model has two layers and 64 numbers for each piece, and each step reads 128
 # sequences of eight pieces. On the way, the loss on the held-out text is measured a dozen times. Commit to a guess
@@ -601,8 +608,13 @@ def yours(stream):
 
 step_of = lesson.tool("train_step") or library_step
 untrained, params = new_parameters(), new_parameters()
-flat, stream, total = params.flat.copy(), yours(batches()), lesson.scale(1_200, 24)
-m, v, losses, looks, began = 0 * flat, 0 * flat, [], {}, time.perf_counter()
+stream = yours(batches())
+total = lesson.scale(1_200, 24)
+flat = params.flat.copy()
+m, v = 0 * flat, 0 * flat
+losses = []  # of each step, on its batch
+looks = {}  # the mean loss on the held-out text, by step
+began = time.perf_counter()
 for step in range(total):
     if step % (total // 12) == 0:
         looks[step] = target_losses(params).mean()
@@ -610,23 +622,24 @@ for step in range(total):
     flat, m, v, loss = step_of(mine, config, flat, m, v, next(stream), step + 1, rate)
     params.flat[...] = flat
     losses.append(loss)
-losses, looks[total] = np.array(losses), target_losses(params).mean()
+losses = np.array(losses)
+end = looks[total] = target_losses(params).mean()
 seconds = time.perf_counter() - began
-end = looks[len(losses)]
+speed = total * 128 * length / seconds
+gap = abs(unigram.mean() - end)
+side = "under" if end < unigram.mean() else "over"
 course.say(
-    f"{len(losses):,} steps of {whose} in {seconds:.0f} seconds, {len(losses) * 128 * length / seconds:,.0f} tokens "
-    f"per second. The held-out loss is {end:.3f} nats, **{abs(unigram.mean() - end):.3f} nats "
-    f"{'under' if end < unigram.mean() else 'over'} the unigram floor** of {unigram.mean():.3f}."
+    f"{total:,} steps of {whose} in {seconds:.0f} seconds, {speed:,.0f} tokens per second. The held-out loss is {end:.3f} "
+    f"nats, **{gap:.3f} nats {side} the unigram floor** of {unigram.mean():.3f}."
 )
 best = min(left_floor.mean(), right_floor.mean())
-guess.answer(
-    "above the unigram floor"
-    if end > unigram.mean()
-    else "between unigram and neighbour"
-    if end > best
-    else "under the neighbour floor",
-    f"{end:.2f} nats.",
-)
+if end > unigram.mean():
+    outcome = "above the unigram floor"
+elif end > best:
+    outcome = "between unigram and neighbour"
+else:
+    outcome = "under the neighbour floor"
+guess.answer(outcome, f"{end:.2f} nats.")
 
 # %%
 figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
@@ -638,7 +651,8 @@ axes.plot(
     label="training, smoothed",
 )
 axes.plot(*zip(*looks.items(), strict=True), "o", color="C3", label="held out, [MASK] only")
-for (name, value), style in zip(floors.items(), (":", "--", "-.", (0, (6, 2, 1, 2, 1, 2))), strict=True):
+styles = (":", "--", "-.", (0, (6, 2, 1, 2, 1, 2)))
+for (name, value), style in zip(floors.items(), styles, strict=True):
     axes.axhline(value, color="0.3", lw=1, ls=style)
     at, side = (0, "left") if name == "left neighbour" else (len(losses), "right")  # two lie close together
     axes.annotate(name, (at, value), (0, 3), textcoords="offset points", ha=side, fontsize=8)
@@ -762,30 +776,27 @@ verdict = lesson.claim("learnt to use the context", trained, unigram, controls, 
 
 # %%
 occurrences = np.bincount(train_ids, minlength=V)[targets]
-classes = np.quantile(occurrences, np.linspace(0, 1, 6)).astype(int)
-figure, axes = plt.subplots(1, 2, figsize=(11, 3.3), layout="constrained")
-place = np.clip(np.searchsorted(classes[1:-1], occurrences, side="right"), 0, 4)
+borders = np.quantile(occurrences, np.linspace(0, 1, 6)).astype(int)  # of five classes of equal size
+frequency = np.searchsorted(borders[1:-1], occurrences, side="right")  # the class of each target, 0 to 4
+frequency_names = [f"{borders[n]:,}–\n{borders[n + 1]:,}" for n in range(5)]
 position = np.concatenate([one.positions[targets_of(one)] for one in held_out])
-cuts = (
-    (
-        axes[0],
-        place,
-        [f"{classes[n]:,}–\n{classes[n + 1]:,}" for n in range(5)],
-        "occurrences in the training text",
-    ),
-    (axes[1], position - 1, [str(n) for n in range(1, length - 1)], "position of the gap"),
-)
-for ax, group, names, label in cuts:
+position_names = [str(n) for n in range(1, length - 1)]
+curves = (("unigram floor", unigram, "s--"), ("left neighbour", left_floor, "^:"), ("yours", trained, "o-"))
+
+
+def draw_means(ax, group, names, label):
+    """Draw the mean loss of each group of targets, by each of the three curves."""
     every = range(len(names))
-    for values, marker, name in (
-        (unigram, "s", "unigram floor"),
-        (left_floor, "^", "left neighbour"),
-        (trained, "o", "yours"),
-    ):
+    for name, values, style in curves:
         means = [values[group == n].mean() if (group == n).any() else np.nan for n in every]
-        ax.plot(every, means, marker + {"s": "--", "^": ":", "o": "-"}[marker], label=name)
+        ax.plot(every, means, style, label=name)
     ax.set(xlabel=label, ylabel="mean loss (nats)")
     ax.set_xticks(list(every), names, fontsize=8)
+
+
+figure, axes = plt.subplots(1, 2, figsize=(11, 3.3), layout="constrained")
+draw_means(axes[0], frequency, frequency_names, "occurrences in the training text")
+draw_means(axes[1], position - 1, position_names, "position of the gap")
 axes[0].legend(fontsize=8)
 course.show(
     figure,
@@ -800,8 +811,8 @@ course.show(
 # missing. That is the B in BERT, for bidirectional, seen in a measurement.
 #
 # The picture on the left is a warning. How much does the rarest fifth of the targets gain on the unigram floor, compared
-# with the others? A small model has seen little of them in a short run. And does your curve lie below that of the table of
-# left neighbours, which looks at nothing else? Better floors make for more modest claims.
+# with the others? A small model has seen little of them in a short run. And is your curve below that of the left
+# neighbours, a table that sees one piece and nothing else? Better floors make for more modest claims.
 #
 # ## 8. What it learnt
 #
@@ -855,7 +866,9 @@ for layer in range(config.L + 1):
     )
 
 # %% [markdown]
-# It enters as one vector (layer 0), and with every layer its two uses drift apart, while the same use stays together.
+# It enters as one vector: at layer 0 both cosines are 1. Where the cosine of the other use has fallen below that of the
+# same use, the model tells the noun from the verb by what stands around it. Four sentences illustrate that and don't
+# prove it; a proof would need what section 7 asked for, many sentences, an interval and a control.
 #
 # The word table has changed as well. Here are the vectors of some pieces, drawn along the two directions in which they
 # spread most.
@@ -868,7 +881,8 @@ figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 for ax, own, title in ((axes[0], untrained, "before training"), (axes[1], params, "after training")):
     table = own["embeddings.word"][rows].astype(np.float64)
     table -= table.mean(0)
-    plane = table @ np.linalg.svd(table, full_matrices=False)[2][:2].T
+    _, _, directions = np.linalg.svd(table, full_matrices=False)
+    plane = table @ directions[:2].T
     ax.plot(*plane.T, ".", color="0.7")
     for word, at in zip(known, plane, strict=True):
         ax.annotate(word, at, (3, 2), textcoords="offset points", fontsize=9)
@@ -890,11 +904,7 @@ course.show(
 
 # %%
 MINUTES = 0  # or 10
-STAGES = {
-    10: 0.25,
-    16: 0.45,
-    32: 1.0,
-}  # tokens of a sequence, and the share of the run up to which it has so many
+STAGES = {10: 0.25, 16: 0.45, 32: 1.0}  # tokens of a sequence, and the share of the run at which that ends
 long_config = BertConfig.from_size("2-128-4", vocab_size=V, max_position_embeddings=32, **NO_DROPOUT)
 
 
@@ -911,16 +921,13 @@ def train_longer(minutes):
     params = initialise(long_config, 0, np.float32)
     params["mlm.output_bias"][...] = text.log_unigram()
     streams = {tokens_each: yours(longer_batches(tokens_each)) for tokens_each in STAGES}
-    flat, m, v, losses, done, began = (
-        params.flat,
-        0 * params.flat,
-        0 * params.flat,
-        [],
-        0.0,
-        time.perf_counter(),
-    )
+    flat = params.flat
+    m, v = 0 * flat, 0 * flat
+    losses = []
+    done = 0.0  # the share of the time that has passed
+    began = time.perf_counter()
     while done < 1:
-        tokens_each = next(one for one, until in STAGES.items() if done < until)
+        tokens_each = next(tokens for tokens, until in STAGES.items() if done < until)
         rate = rate_of(round(1_000 * done), 1_000, 50, 2e-3)
         batch = next(streams[tokens_each])
         flat, m, v, loss = step_of(mine, long_config, flat, m, v, batch, len(losses) + 1, rate)
@@ -950,13 +957,11 @@ if MINUTES or lesson.scale(False, True):
     pairs = text.held_out(32, True)
     pairs = list(evaluation_batches(pairs, tokenizer.mask_id, lesson.scale(20_000, 300)))
     hidden = np.concatenate([original(one)[targets_of(one)] for one in pairs])
-    tables = [
-        neighbour(
-            ids, np.concatenate([original(one)[targets_of(one) + side] for one in pairs]), hidden, V, 100.0
-        )
-        for ids, side in ((train_ids, -1), (train_ids[::-1], 1))
-    ]
-    table = min(tables, key=np.mean)
+    before = np.concatenate([original(one)[targets_of(one) - 1] for one in pairs])
+    behind = np.concatenate([original(one)[targets_of(one) + 1] for one in pairs])
+    left_table = neighbour(train_ids, before, hidden, V, 100.0)
+    right_table = neighbour(train_ids[::-1], behind, hidden, V, 100.0)
+    table = min(left_table, right_table, key=np.mean)
     long_trained, right_answers = judge_longer(longer, pairs)
     without_order, _ = judge_longer(longer, shuffle_contexts(pairs, tokenizer.special_ids))
     passes = lesson.claim(
@@ -969,8 +974,10 @@ if MINUTES or lesson.scale(False, True):
     asked = np.concatenate([one.next_sentence_labels for one in pairs])
     majority = (asked == np.bincount(asked).argmax()).astype(float)
     lesson.claim("tells which text comes next", right_answers, majority, better="higher", unit="share right")
-    too_few = " For this model that was too few: a slow or busy machine takes more minutes."
-    course.say(f"The run took {len(long_losses):,} steps.{'' if passes.holds else too_few}")
+    said = f"The run took {len(long_losses):,} steps."
+    if not passes.holds:
+        said += " For this model that was too few: a slow or busy machine takes more minutes."
+    course.say(said)
     figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
     axes.plot(
         viz.smoothed(np.array(long_losses), max(1, len(long_losses) // 50)), label="training, both tasks"
@@ -1008,9 +1015,8 @@ back = target_losses(again.params, held_out[:2], Ops())
 course.equal(
     "losses after writing and reading, minibert's engine", back, trained[: len(back)], tolerance=1e-4
 )
-print(
-    *sorted(f"{path.name}, {path.stat().st_size / 1e3:,.0f} kB" for path in mine_folder.iterdir()), sep="\n"
-)
+for path in sorted(mine_folder.iterdir()):
+    print(f"{path.name}, {path.stat().st_size / 1e3:,.0f} kB")
 
 # %% [markdown]
 # ## 11. What we saw

@@ -119,19 +119,22 @@ print(f"{folder.name}: {config.L} layers of {config.H}, {tokenizer.vocab_size:,}
 # %%
 def plain(line):
     """Return the words of a sentence without capitals, and without marks at their ends."""
-    return [word for word in (one.strip(string.punctuation).lower() for one in line.split()) if word]
+    words = [word.strip(string.punctuation).lower() for word in line.split()]
+    return [word for word in words if word]
 
 
 def halves(split, most, seed):
     """Return ((text, text), 1 if they are in order, else 0) for sentences drawn from a split."""
     rng = np.random.default_rng(seed)
-    lines = [words for one in SPLITS[split] for line in one if 8 <= len(words := plain(line)) <= 18]
+    lines = [plain(line) for document in SPLITS[split] for line in document]
+    lines = [words for words in lines if 8 <= len(words) <= 18]
     found = []
     for number in rng.permutation(len(lines)):
-        middle = len(lines[number]) // 2
-        both = [" ".join(lines[number][:middle]), " ".join(lines[number][middle:])]
+        words = lines[number]
+        middle = len(words) // 2
+        first, second = " ".join(words[:middle]), " ".join(words[middle:])
         label = int(rng.integers(2))
-        pair = tuple(both if label else both[::-1])
+        pair = (first, second) if label else (second, first)
         if len(tokenizer(*pair).ids) <= LONGEST:
             found.append((pair, label))
         if len(found) == most:
@@ -171,9 +174,11 @@ course.equal("probabilities of things sum to one", ((toy + 1) / (toy.sum() + len
 # %% [markdown]
 # ### Exercise 11.1 (core): naive Bayes
 #
-# `bags` is a list of lists of things, such as pieces, `labels` has a label for each. For every bag in `asked` and every
-# label, in the order of `sorted(set(labels))`, return $\ln p(y) + \sum_i \ln p(w_i \mid y)$, where $p(y)$ is the share of
-# the label $y$ among `labels`. A thing that occurs several times in a bag counts as many times. A thing that occurs in none of `bags` says nothing, so leave it out.
+# `bags` is a list of bags, each a list of things such as pieces; `labels` is a list with the label of each bag; `asked`
+# is another list of bags. For every bag in `asked` and every label, in the order of `sorted(set(labels))`, compute
+# $\ln p(y) + \sum_i \ln p(w_i \mid y)$, where $p(y)$ is the share of the label $y$ among `labels`, and return the array
+# (bags asked, labels). A thing that occurs several times in a bag counts as many times. A thing that occurs in none of
+# `bags` says nothing, so leave it out.
 
 
 # %%
@@ -250,7 +255,7 @@ lesson.check(naive_bayes, draw=draw_bags, same_as=bayes_by_fractions, times=20)
 # |---|---|---|
 # | `(counts[name][thing] + 1) / total` | `max(counts[name][thing], 1e-9) / total` | Each count is one larger than what was counted. |
 # | `+ len(known)` | `+ len(counts[name])` | V counts the things of all labels together, not those of this label. |
-# | `+ len(known)` | `` | Without V in the denominator the probabilities sum to more than one. |
+# | `+ len(known)` | *nothing* | Without V in the denominator the probabilities sum to more than one. |
 # | `sum(counts[name].values())` | `len(counts[name])` | The denominator has all occurrences, not the different things. |
 # | `prior + sum(` | `sum(` | The label itself has a probability, which is the first term. |
 # | `for thing in bag if` | `for thing in set(bag) if` | What occurs twice in a bag counts twice. |
@@ -271,13 +276,15 @@ lesson.check(naive_bayes, draw=draw_bags, same_as=bayes_by_fractions, times=20)
 # %%
 def all_by_side(pair):
     """Return the pieces of both texts, each with its side."""
-    return [(side, one) for side, text in zip("AB", pair, strict=True) for one in pieces_of(text)]
+    first, second = pair
+    return [("A", piece) for piece in pieces_of(first)] + [("B", piece) for piece in pieces_of(second)]
 
 
 def four_ends(pair):
     """Return the first and the last piece of both texts, each with its place."""
-    ends = [(pieces[0], pieces[-1]) for pieces in map(pieces_of, pair)]
-    return [(place, one) for place, one in zip("abcd", [*ends[0], *ends[1]], strict=True)]
+    first, second = map(pieces_of, pair)
+    ends = (first[0], first[-1], second[0], second[-1])
+    return list(zip("abcd", ends, strict=True))
 
 
 def pieces_of(text):
@@ -332,7 +339,8 @@ course.show(
 # %% [markdown]
 # Ours is the first. `[CLS]` stands for the whole input. Its vector goes through the **pooler**, $c = \tanh(h W_p + b_p)$,
 # and the new layer makes of $c$ a logit for each of $K$ labels: $z = cW + b$. With $p = \operatorname{softmax}(z)$ the
-# loss of an input is $-\ln p_y$, and its derivative is the difference between what was said and what is true,
+# loss of an input is $-\ln p_y$, and its derivative is the probability that the model gave minus the right one, which is
+# 1 for the right label and 0 for the others:
 #
 # $$ \frac{\partial (-\ln p_y)}{\partial z_k} = \frac{\partial}{\partial z_k} \Bigl( \ln \sum_j e^{z_j} - z_y \Bigr)
 #    = p_k - [k = y] . $$
@@ -382,9 +390,12 @@ def label_loss_by_steps(pooled, weight, bias, labels):
 
 def draw_pooled(rng):
     S, H, K = (int(one) for one in rng.permutation([3, 4, 5]))
-    scale = 1000.0 if rng.random() < 0.5 else 1.0
-    pooled, weight = rng.standard_normal((S, H)), scale * rng.standard_normal((H, K))
-    return pooled, weight, rng.standard_normal(K), rng.integers(K, size=S)
+    pooled, weight, bias = rng.standard_normal((S, H)), rng.standard_normal((H, K)), rng.standard_normal(K)
+    labels = rng.integers(K, size=S)
+    if rng.random() < 0.5:  # logits in the thousands, and one label, which is surely wrong for the first input:
+        weight = 1000 * weight  # if all were right, the gradients would be too close to zero to be compared
+        labels[:] = (pooled[0] @ weight).argmin()
+    return pooled, weight, bias, labels
 
 
 lesson.check(label_loss, draw=draw_pooled, same_as=label_loss_by_steps, times=24)
@@ -507,7 +518,8 @@ print(
 # `params.zeros_like()`. The update itself is that of chapter 10: `rule = AdamRule(lr=rate, step=number, clip=factor)` and
 # `ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)`, which returns the three buffers. Here `rate` is
 # $\eta_t$ with $\eta$ = `peak`, `number` is $t + 1$, `factor` is the one that limits the norm of `grads.flat` to 1,
-# $\min(1, 1/\|g\|)$, and the moments `m` and `v` are zeros before the first update.
+# $\min(1, 1/\|g\|)$, and the moments `m` and `v` are zeros before the first update. Return the new buffer, of the shape
+# of `flat`, and an array (updates,) of the losses, each computed before its update.
 
 
 # %%
@@ -592,7 +604,7 @@ lesson.check(fine_tune, draw=small_task, same_as=library_run, times=5, tolerance
 # | `        encoder_backward(ops, config, dx, saved, params.tree, grads.tree)` | `        pass` | The encoder gets no gradient: only what stands on it is trained. |
 # | `m, v = np.zeros_like(flat), np.zeros_like(flat)` | `m, v = np.zeros_like(flat), np.ones_like(flat)` | Both moments begin at zero; the correction counts on it. |
 # | `step=step + 1` | `step=step + 2` | Updates count from 1; the correction of the moments depends on it. |
-# | `, clip=clip` | `` | The gradient is not clipped: the rule has to know the factor. |
+# | `, clip=clip` | *nothing* | The gradient is not clipped: the rule has to know the factor. |
 # | `peak * min(step / warmup, (total - step) / (total - warmup))` | `peak` | The rate follows a schedule, up to its peak and down to zero. |
 # | `(total - step) / (total - warmup)` | `(total - step) / total` | After the warm-up the rate falls from its peak: the decay is counted from there. |
 # | `math.ceil(total / 10)` | `math.ceil(total / 5)` | The warm-up takes a tenth of the updates. |
@@ -827,29 +839,40 @@ print(f"paired {100 * np.diff(paired)[0]:.1f} points wide, unpaired {100 * np.di
 # The second task: find the **names**. We take sentences and write everything in lower case. Where a word had a capital
 # in the middle of the sentence it is, by this rule, part of a name, and the model has to find it again. A word is tagged
 # B where a name begins, I where it goes on, O outside. The rule is a rule and not a truth: it also takes *LORD*, *French*
-# and *Sabbath* for names, and a name at the beginning of a sentence is not asked for. Of the sentences half have a name.
+# and *Sabbath* for names, and a name at the beginning of a sentence is not asked for. Half of the sentences have a name.
 
 # %%
 TAGS = "OBI"
 
 
+def with_next(tags, is_name):
+    """Return the tags of a sentence with that of its next word, which is part of a name or not."""
+    if not is_name:
+        return tags + "O"
+    return tags + ("I" if tags.endswith(("B", "I")) else "B")
+
+
+def tags_by_capitals(words, bare):
+    """Return the tags of a sentence: words as they were written, and without the marks at their ends."""
+    tags = "O"  # the first word has a capital in any case
+    for before, word in zip(words, bare[1:], strict=False):
+        has_capital = word[0].isupper() and word not in ("I", "O") and "'" not in word
+        is_inside = before[-1].isalnum()  # no full stop or other mark stands in front of it
+        tags = with_next(tags, has_capital and is_inside)
+    return tags
+
+
 def tagged(split, most, seed):
     """Return (words in lower case, tags) of sentences without quotation marks, drawn from a split."""
     rng, found = np.random.default_rng(seed), []
-    lines = [
-        line for one in SPLITS[split] for line in one if 6 <= len(line.split()) <= 18 and '"' not in line
-    ]
+    lines = [line for document in SPLITS[split] for line in document]
+    lines = [line for line in lines if 6 <= len(line.split()) <= 18 and '"' not in line]
     for number in rng.permutation(len(lines)):
         words = lines[number].split()
         bare = [word.strip(string.punctuation) for word in words]
         if not all(bare) or lines[number].isupper() or not lines[number].endswith("."):
             continue  # a heading, or a line of verse that begins with a capital in any case
-        tags = "O"
-        for before, word in zip(words, bare[1:], strict=False):
-            is_name = (
-                word[0].isupper() and word not in ("I", "O") and "'" not in word and before[-1].isalnum()
-            )
-            tags += ("I" if tags[-1] in "BI" else "B") if is_name else "O"
+        tags = tags_by_capitals(words, bare)
         others = sum("B" not in tags for _, tags in found)
         if "B" not in tags and 2 * others >= most:
             continue
@@ -866,22 +889,22 @@ count = Counter("".join(tags for _, tags in names_dev))
 print(
     f"{len(names_train):,} sentences to learn from; of {count.total():,} words in dev, {count['B']:,} begin a name."
 )
-for words, tags in [one for one in names_dev if "B" in one[1]][:4]:
-    print(
-        " ", " ".join(f"{word}/{tag}" if tag != "O" else word for word, tag in zip(words, tags, strict=True))
-    )
+with_a_name = [one for one in names_dev if "B" in one[1]]
+for words, tags in with_a_name[:4]:
+    marked = [word if tag == "O" else f"{word}/{tag}" for word, tag in zip(words, tags, strict=True)]
+    print("  " + " ".join(marked))
 
 # %% [markdown]
 # BERT reads pieces, and a word is one or several. The paper (section 5.3) asks for the tag at the **first piece** of each
-# word. The other pieces have no label, nor have `[CLS]` and `[SEP]`: they are attended to, but they have no part in the
-# loss, and their logits no gradient.
+# word. The other pieces have no label, and neither have `[CLS]` and `[SEP]`: they are attended to, but they take no part
+# in the loss, and their logits get no gradient.
 #
 # ### Exercise 11.5 (core): first pieces
 #
 # `pieces` has for each word the list of its ids, `tags` for each word a number. `first_piece_labels` returns the labels
-# of the whole sequence, `[CLS]` and `[SEP]` included, with −1 where there is none. `tag_loss` gets the logits (T,K) of all
-# tokens and such labels (T,). Its loss is the mean of $-\ln p_y$ over the tokens **that have a label**; return it and its
-# gradient with respect to all logits.
+# (T,) of the whole sequence, `[CLS]` and `[SEP]` included, with −1 where there is none. `tag_loss` gets the logits (T,K)
+# of all tokens and such labels (T,). Its loss is the mean of $-\ln p_y$ over the tokens **that have a label**; return it
+# and its gradient with respect to all logits, (T,K).
 
 
 # %%
@@ -933,7 +956,12 @@ def draw_tag_logits(rng):
     T, K = int(rng.integers(7, 10)), int(rng.integers(3, 6))
     labels = np.where(rng.random(T) < 0.5, rng.integers(K, size=T), -1)
     labels[rng.permutation(T)[:3]] = [0, -1, K - 1]
-    return (1000.0 if rng.random() < 0.5 else 1.0) * rng.standard_normal((T, K)), labels
+    logits = rng.standard_normal((T, K))
+    if rng.random() < 0.5:  # in the thousands, and surely wrong at the first label
+        logits *= 1000
+        row = np.flatnonzero(labels >= 0)[0]
+        logits[row, labels[row]] = logits[row].min() - 1
+    return logits, labels
 
 
 lesson.check(first_piece_labels, draw=draw_words, same_as=labels_by_places, law=are_whole, times=10)
@@ -1032,7 +1060,7 @@ def by_table(examples, asked):
     for words, _ in asked:
         tags = ""
         for word in words:
-            tags += ("I" if tags and tags[-1] in "BI" else "B") if counts[word] > 0 else "O"
+            tags = with_next(tags, counts[word] > 0)
         found.append(tags)
     return found
 
@@ -1049,16 +1077,17 @@ for name, tags in same.items():
 #
 # ## 8. Three reports, and one that can't be believed
 #
-# Nine words in ten and more are outside. Whoever answers O everywhere is right there, so **accuracy** on such
-# **imbalanced** tags says little. What counts is whether whole names are found. An **entity** is a run of words: a B
-# with the I's after it; an I where none is open begins one as well. It is found only if its first *and* its last word
-# are right. With $g$ entities there, $f$ found and $c$ of these right, **precision** is $c / f$, **recall** $c / g$,
-# and **F1** their harmonic mean:
+# Most words are outside. Whoever answers O everywhere is right about all of these, so **accuracy** on such **imbalanced**
+# tags says little. What counts is whether whole names are found. An **entity** is a run of words: a B with the I's after
+# it; an I that follows an O begins one as well. It is found only if its first *and* its last word are right. If the text
+# has $g$ entities, and a model marks $f$, of which $c$ are right, then **precision** is $c / f$, **recall** is $c / g$,
+# and **F1** is their harmonic mean:
 #
 # $$ F_1 = \frac{2}{f/c + g/c} = \frac{2c}{f + g} . $$
 #
-# Counting single *words* instead, F1 rewards half a name and takes a long one several times. And there is a mistake that
-# no metric shows: **leakage**. If sentences of dev are in the training set, almost alike, a table of words will do.
+# An F1 of single *words* rewards half a name and counts a long one several times. And there is a mistake that no metric
+# shows: **leakage**. If the sentences of dev, or nearly the same ones, are in the training set, a table of words scores
+# well.
 #
 # ### Exercise 11.6 (hard): which one?
 #
@@ -1275,16 +1304,21 @@ official = conlleval(
 course.equal("entity F1, and the official script's rule", reported["entity F1"], official["f1"] / 100)
 
 # %%
-sentences_of = {
-    "train": [" ".join(words) for words, _ in names_train],
-    "dev": [" ".join(words) for words, _ in names_dev],
-}
+train_lines = [" ".join(words) for words, _ in names_train]
+dev_lines = [" ".join(words) for words, _ in names_dev]
+
+
+def report_of(learnt_from, guess):
+    """Return a report in the form of exercise 11.6."""
+    score = round(f1(names_gold, guess), 3)
+    return {"train": learnt_from, "dev": dev_lines, "gold": names_gold, "guess": guess, "score": score}
+
+
 reports = [
-    sentences_of | {"gold": names_gold, "guess": said["a table"], "score": round(reported["entity F1"], 3)},
-    sentences_of | {"gold": names_gold, "guess": said["BERT"], "score": round(f1(names_gold, said["BERT"]), 3)},
-    {"train": sentences_of["train"] + [one.upper() for one in sentences_of["dev"][::3]], "dev": sentences_of["dev"],
-     "gold": names_gold, "guess": leaky, "score": round(reported["entity F1, with a leak"], 3)},
-]  # fmt: skip
+    report_of(train_lines, said["a table"]),
+    report_of(train_lines, said["BERT"]),
+    report_of(train_lines + [line.upper() for line in dev_lines[::3]], leaky),
+]
 which, why = (flawed if lesson.passed("11.6") else inspected)(reports)
 print(f"of three reports, number {which} can't be believed: {why}")
 
@@ -1295,9 +1329,15 @@ print(f"of three reports, number {which} can't be believed: {why}")
 
 # %%
 seen = {word for words, _ in names_train for word in words}
-with_new = np.array([
-    any(tag != "O" and word not in seen for word, tag in zip(*one, strict=True)) for one in names_dev
-])  # fmt: skip
+
+
+def has_new_name(words, tags):
+    """Tell whether a name of the sentence has a word that is in no training sentence."""
+    in_names = [word for word, tag in zip(words, tags, strict=True) if tag != "O"]
+    return any(word not in seen for word in in_names)
+
+
+with_new = np.array([has_new_name(words, tags) for words, tags in names_dev])
 
 
 def counts_of(guess):
@@ -1339,9 +1379,9 @@ course.say(
 #
 # ## 9. An answer in a passage
 #
-# The third output layer is that of **SQuAD**: a question, a passage, and the answer is a **span** of the passage. Two
-# scores for each token, $s_t$ for "it begins here" and $e_t$ for "it ends here", each with a softmax *over the tokens of
-# the input*. With the right places $a$ and $b$
+# The third output layer is that of **SQuAD**, a data set of questions about passages, in which the answer is a **span**
+# of the passage. Each token gets two scores, $s_t$ for "it begins here" and $e_t$ for "it ends here", and each of the two
+# has a softmax *over the tokens of the input*. With the right places $a$ and $b$
 #
 # $$ L = -\tfrac12 \ln p^{s}_{a} - \tfrac12 \ln p^{e}_{b}, \qquad
 #    p^{s}_t = \frac{e^{s_t}}{\sum_{u < n} e^{s_u}}, \qquad
@@ -1529,9 +1569,11 @@ flat, losses = tune(span_head, bert.params, batches, span_output, 3e-3, "11.7")
 dev_spans = [span_feature(*one) for one in span_dev]
 found = []
 for feature, scores in zip(dev_spans, scores_of(flat, span_head, dev_spans), strict=True):
-    both = scores[:, :1] + scores[:, 1]  # of every beginning with every end
-    place = np.argmax(np.where(np.tri(len(both)).T > 0, both, -np.inf))
-    found.append(divmod(int(place), len(both)) == feature.label)
+    both = scores[:, :1] + scores[:, 1]  # (n,n): every beginning, a row, with every end, a column
+    is_span = np.tri(len(both)).T > 0  # where the end does not lie before the beginning
+    place = int(np.argmax(np.where(is_span, both, -np.inf)))
+    begin, end = divmod(place, len(both))
+    found.append((begin, end) == feature.label)
 exact_match = {"BERT": np.array(found)}
 likeliest = by_likeliest(span_train, span_dev)
 exact_match["a table"] = np.array(

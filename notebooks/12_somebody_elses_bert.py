@@ -70,7 +70,7 @@ lesson = course.begin("12")
 # `vocab.txt` and `model.safetensors`, as the folders on Hugging Face do (**safetensors** is the format of the weights;
 # all-MiniLM-L6-v2 is a good one, and so is bert-base-uncased). If you have none, leave `None`: the next cell then plays
 # the stranger. It has minibert's fast engine read sixteen books, which takes about a minute, and leaves a folder of the
-# same form. Either way, from here on we know nothing of the model but its three files.
+# same form. Either way, from here on its three files are all that we know about the model.
 #
 # Every fifth chapter of the books is kept from the stranger. We shall need text that the model has not seen.
 
@@ -100,11 +100,9 @@ else:
     )  # fmt: skip
     pretrain(options, folder, show=False)
 
-config = BertConfig(**{
-    name: value
-    for name, value in json.loads((folder / "config.json").read_text()).items()
-    if name in {field.name for field in dataclasses.fields(BertConfig)}
-})  # fmt: skip
+settings = json.loads((folder / "config.json").read_text())
+known = {field.name for field in dataclasses.fields(BertConfig)}
+config = BertConfig(**{name: value for name, value in settings.items() if name in known})
 data = (folder / "model.safetensors").read_bytes()
 for name in ("config.json", "vocab.txt", "model.safetensors"):
     print(f"{name:20}{(folder / name).stat().st_size:12,} bytes")
@@ -274,7 +272,7 @@ course.show(
 # after the header. Return the sorted list of the names that can't be read as the header says. An entry is good if its
 # type is in `BYTES` (how many bytes a number takes), no length in its shape is negative, its bytes lie within the
 # `size` bytes, and there are exactly as many of them as its shape needs. A shape `[]` is a single number.
-# "__metadata__" is not a tensor.
+# `"__metadata__"` is not a tensor.
 
 
 # %%
@@ -394,7 +392,7 @@ lesson.check(untrustworthy, draw=draw_header, law=names_those, times=150)
 # | `begin >= 0 and end <= size` | `end <= size` | A negative beginning counts from the end in Python, and lies before the array in C. |
 # | `begin >= 0 and end <= size` | `begin >= 0` | The bytes may end behind the end of the file. |
 # | `end <= size` | `end < size` | The last tensor ends exactly where the file does. |
-# | ` and all(n >= 0 for n in entry["shape"])` | `` | Two negative lengths have a positive product, so the size alone looks right. |
+# | ` and all(n >= 0 for n in entry["shape"])` | *nothing* | Two negative lengths have a positive product, so the size alone looks right. |
 # | `all(n >= 0 for n in entry["shape"])` | `all(n > 0 for n in entry["shape"])` | A length of zero is allowed: such a tensor has no numbers and no bytes. |
 # | `count * BYTES[entry["dtype"]]` | `count` | The places count bytes, not numbers. |
 # | `sorted(wrong)` | `wrong` | The names are asked for in order. |
@@ -453,7 +451,9 @@ formats = {
     "BF16": (int(number.view("<u4")) >> 16, 16, 8),
 }
 bits = formats["F32"][0]
-sign, exponent, fraction = bits >> 31, bits >> 23 & 255, bits & (2**23 - 1)
+sign = bits >> 31  # the first bit
+exponent = bits >> 23 & 255  # the next eight
+fraction = bits & (2**23 - 1)  # the last 23
 course.equal(
     "the formula, and the machine's number",
     (-1) ** sign * 2.0 ** (exponent - 127) * (1 + fraction / 2**23),
@@ -552,7 +552,7 @@ lesson.check(tensor, draw=draw_bytes, same_as=number_by_number, law=is_double, t
 # |---|---|---|
 # | `values.reshape(shape)` | `values` | The bytes are a row of numbers; the shape makes them a matrix. |
 # | `values.reshape(shape)` | `values.reshape(shape[::-1]).T` | The numbers lie row by row: the last axis runs fastest. |
-# | `.astype(np.float64)` | `` | The numbers are right but narrow; the precision asked for is float64. |
+# | `.astype(np.float64)` | *nothing* | The numbers are right but narrow; the precision asked for is float64. |
 # | `"F32": "<f4"` | `"F32": ">f4"` | The bytes are little-endian. |
 # | `(halves << 16).view("<f4")` | `np.frombuffer(raw, "<f2")` | BF16 is not F16: the two divide their sixteen bits differently. |
 # | `(halves << 16).view("<f4")` | `(halves << 16).astype("<f4")` | The bits have to be looked at as a float, not converted to one. |
@@ -564,12 +564,13 @@ lesson.check(tensor, draw=draw_bytes, same_as=number_by_number, law=is_double, t
 # </details>
 
 # %% [markdown]
-# Now every tensor of the file, next to what the library makes of it. What is not a float has nothing to do with the
-# weights: some files carry a list of positions, 0, 1, 2, …
+# Now every tensor of the file, next to what the library makes of it. Tensors that are not floats are not weights, and we
+# pass over them: some files carry a list of positions, 0, 1, 2, …
 
 # %%
-as_array = tensor if lesson.passed("12.3") else number_by_number
-if not lesson.passed("12.3"):  # number by number would take too long for millions
+if lesson.passed("12.3"):
+    as_array = tensor
+else:  # number by number would take too long for millions
 
     def as_array(raw, dtype, shape):
         if dtype == "BF16":
@@ -671,7 +672,7 @@ lesson.check(read_vocabulary, draw=draw_vocabulary, same_as=line_by_line, times=
 # |---|---|---|
 # | `.replace("\r\n", "\n").split("\n")` | `.splitlines()` | Python ends lines at ten characters, and some of them are pieces. |
 # | `.replace("\r\n", "\n").split("\n")` | `.split()` | Some pieces have a space in them, or are one. |
-# | `.replace("\r\n", "\n")` | `` | Of a file from Windows every piece would end with a carriage return. |
+# | `.replace("\r\n", "\n")` | *nothing* | Of a file from Windows every piece would end with a carriage return. |
 # | `decode("utf-8")` | `decode("latin-1")` | The file is UTF-8: read as Latin-1, letters beyond ASCII fall apart. |
 # | `enumerate(lines)` | `enumerate(lines, 1)` | Ids begin at 0. |
 # | `enumerate(lines)` | `[*enumerate(lines)][::-1]` | Of two lines with the same piece the later one counts. |
@@ -712,8 +713,10 @@ def read(text):
     """Return the ids of a text between [CLS] and [SEP]; "[MASK]" in it is a gap."""
     found = [ids["[CLS]"]]
     for number, part in enumerate(text.split("[MASK]")):
-        found += [ids["[MASK]"]] if number else []
-        found += [one for word in words_of(part) for one in cut(word)]
+        if number > 0:  # a gap is before each part but the first
+            found.append(ids["[MASK]"])
+        for word in words_of(part):
+            found += cut(word)
     return np.array([*found, ids["[SEP]"]])
 
 
@@ -970,6 +973,11 @@ def forget_biases(layers):
         one["attention"]["output_bias"][...] = one["feed_forward"]["out_bias"][...] = 0
 
 
+def largest_errors(states):
+    """Return the largest error of each layer's states, relative to the largest number of the right ones."""
+    return [abs(a - b).max() / abs(b).max() for a, b in zip(states, right, strict=True)]
+
+
 by_tanh = dataclasses.replace(config, hidden_act="gelu_new")
 wrongly = {
     "squares not transposed": (config, load(is_turned=False)[0]),
@@ -978,10 +986,9 @@ wrongly = {
     "output biases forgotten": (config, altered(forget_biases)),
     "GELU by tanh": (by_tanh, params),
 }
-off = {"loaded correctly": [abs(a - b).max() / abs(b).max() for a, b in zip(yours, right, strict=True)]}
+off = {"loaded correctly": largest_errors(yours)}
 for what, (form, weights) in wrongly.items():
-    states = hidden_states(engine, form, numbers, weights.tree, batch)
-    off[what] = [abs(a - b).max() / abs(b).max() for a, b in zip(states, right, strict=True)]
+    off[what] = largest_errors(hidden_states(engine, form, numbers, weights.tree, batch))
 figure, axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
 for count, (what, errors) in enumerate(off.items()):
     axes.semilogy(numbers, np.maximum(errors, 1e-17), "os^vDx"[count] + "-", label=what, color=f"C{count}")
@@ -1036,8 +1043,8 @@ else:
 # %% [markdown]
 # And measured: one word in each of the held-out sentences is hidden, and the loss is $-\ln p$ of the piece that was
 # there. The baseline looks at no context. It knows how often each piece is the answer among exactly these gaps, as the
-# unigram floor of chapter 10 does. A model that is loaded correctly should beat it. Untrained weights must not, and the
-# matrices that lie the wrong way round had better not.
+# unigram floor of chapter 10 does. A model that is loaded correctly should beat it. Two controls must not beat it:
+# untrained weights, and the weights whose square matrices lie the wrong way round.
 
 
 # %%
@@ -1107,15 +1114,15 @@ if has_head:
 #
 # ## 9. A vector for a sentence
 #
-# Many published BERTs are never asked for words. Their use is that two sentences with the same meaning should have
-# similar vectors. The common recipe for a **sentence vector** is **mean pooling**, the mean of the last hidden states of
-# all its tokens. Similar means: a small angle, so the cosine is compared.
+# Many published BERTs are never asked for words. They are used to compare sentences: two with the same meaning should
+# have similar vectors. The common recipe for a **sentence vector** is **mean pooling**, the mean of the last hidden
+# states of all its tokens. Two vectors are similar if the angle between them is small, so we compare cosines.
 #
 # ### Exercise 12.6 (core): pool, then look for the nearest
 #
-# `states` (T,H) are the vectors of all tokens, sequences laid end to end as ever; sequence $s$ has the rows
-# `cu_seqlens[s]` to `cu_seqlens[s + 1]`. For `nearest`, return for each of Q queries the index of the key, among K,
-# that has the largest cosine with it.
+# `states` (T,H) are the vectors of all tokens of S sequences, laid end to end as ever; sequence $s$ has the rows from
+# `cu_seqlens[s]` up to `cu_seqlens[s + 1]`. `sentence_vectors` returns their means, (S,H). `nearest` gets `queries` (Q,H)
+# and `keys` (K,H). For each query, return the number of the key that has the largest cosine with it, (Q,).
 
 
 # %%
@@ -1204,8 +1211,8 @@ lesson.check(nearest, draw=draw_queries_and_keys, same_as=by_angle, times=10)
 
 # %% [markdown]
 # For a test we need pairs that belong together and whose wording differs. The books provide them: a sentence and the
-# one after it in the same chapter, from chapters that the stranger has not read. Given the first, which of all the
-# second ones is it? A random guess is right once in as many tries as there are pairs.
+# one after it in the same chapter, from chapters that the stranger has not read. Given the first sentence of a pair,
+# which of all the second ones belongs to it? With $K$ pairs a random guess is right with probability $1/K$.
 #
 # Two baselines know nothing but words. A **bag of words** is the vector of counts of the pieces. **TF-IDF** multiplies
 # each count by the logarithm of how rare the piece is, $\ln (K / k)$ for a piece in $k$ of $K$ sentences, so that *the*
@@ -1217,14 +1224,14 @@ guess = lesson.predict(
 )
 pairs = []
 for document in held_out:
-    fitting = [
-        pair
-        for pair in zip(document, document[1:], strict=False)
-        if all(8 <= len(one.split()) <= 24 for one in pair)
-    ]
-    pairs += fitting[len(fitting) // 2 :][:1]  # one pair a chapter
+    fits = [8 <= len(line.split()) <= 24 for line in document]
+    begins = [place for place in range(len(document) - 1) if fits[place] and fits[place + 1]]
+    if begins:  # one pair a chapter, from its middle
+        begin = begins[len(begins) // 2]
+        pairs.append((document[begin], document[begin + 1]))
 pairs = pairs[: lesson.scale(300, 40)]
-firsts, seconds = (list(side) for side in zip(*pairs, strict=True))
+firsts = [first for first, _ in pairs]
+seconds = [second for _, second in pairs]
 pool = sentence_vectors if lesson.passed("12.6") else pooled_one_by_one
 look = nearest if lesson.passed("12.6") else by_angle
 
@@ -1289,8 +1296,8 @@ course.say(f"Is mean pooling of this BERT better than counting rare words? **{wh
 # billion pairs of sentences, to bring exactly these vectors together. If you have one, put its path into section 1 and
 # see what that is worth, by the same yardstick.
 #
-# Measures aside, here is what nearest means to the two. Each line is followed by the sentence that BERT puts nearest, and
-# by that of TF-IDF.
+# Apart from the figures: which sentences do the two take for the nearest? Each line is followed by BERT's choice and by
+# that of TF-IDF.
 
 # %%
 asked = [

@@ -145,15 +145,15 @@ course.show(
 )
 
 # %% [markdown]
-# You have found something, and so would you have in a picture of noise. One sentence is not a sample, and "it looks at
-# verbs" can't fail. So we turn a pattern into a set of **pairs** $(i, j)$, token $i$ looking at token $j$, and ask how
-# much of the attention falls on it. The weights of a row sum to one, so a head that spreads them evenly over $n$ tokens
-# puts $1/n$ on each pair. The **lift** of a head over even attention is
+# You have found something, as you would have in a picture of noise. One sentence is not a sample, and no picture could
+# ever refute "it looks at verbs". So we turn a pattern into a set of **pairs** $(i, j)$, token $i$ looking at token $j$,
+# and ask how much of the attention falls on these pairs. The weights of a row sum to one, so a head that spreads them
+# evenly over $n$ tokens puts $1/n$ on each pair. The **lift** of a head over even attention is
 #
 # $$ \mathrm{lift} = \frac{\sum_{(i, j)} p_{ij}}{\sum_{(i, j)} 1/n} . $$
 #
-# It is 1 for even attention and for no preference, and $n$ at most. Over *all* pairs it is 1 for every head:
-# $\sum_{ij} p_{ij} = n$, and $n^2$ pairs are expected to have $n^2 / n$.
+# It is 1 for even attention, and for any head that does not prefer these pairs to others; it is $n$ at most. Over *all*
+# pairs it is 1 for every head: $\sum_{ij} p_{ij} = n$, and even attention gives $n^2$ pairs $n^2 / n$, which is $n$ too.
 #
 # ### Exercise 13.1 (easy): the lift
 #
@@ -239,8 +239,9 @@ guess = lesson.predict(f"How large is the largest lift on a neighbour, of {confi
 # Suppose a text says *Queequeg smiled* and later again *Queequeg …*. What comes next may be *smiled*. To find it, a
 # head has to look from here to the token **after** an earlier (or, in BERT, a later) copy of the piece before it.
 # Elhage and others (2021) and Olsson and others (2022) found such heads in models that read from left to right, and
-# call them **induction heads**. Return the pairs $(i, j)$, $j \ne i$, in which the piece just before $j$ is the piece
-# just before $i$. The first token of a window has nothing before it.
+# call them **induction heads**. `ids` (S,n) are the pieces of S windows. Return the pairs $(i, j)$, $j \ne i$, in which
+# the piece just before $j$ is the piece just before $i$: an array (S,n,n) that is True there. The first token of a window
+# has nothing before it.
 
 
 # %%
@@ -297,7 +298,7 @@ lesson.check(induction_pairs, draw=draw_ids, same_as=induction_by_dictionary, ti
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | ` & ~np.eye(size, dtype=bool)` | `` | A token always has the same piece before it as itself: j = i does not count. |
+# | ` & ~np.eye(size, dtype=bool)` | *nothing* | A token always has the same piece before it as itself: j = i does not count. |
 # | `pairs[:, 1:, 1:] = ids[:, :-1, None] == ids[:, None, :-1]` | `pairs[:] = ids[:, :, None] == ids[:, None, :]` | Those are copies of the piece itself; an induction head looks behind a copy of the piece before. |
 # | `pairs[:, 1:, 1:]` | `pairs[:, :-1, :-1]` | The pieces compared come before i and j, not after them. |
 # | `ids[:, :-1, None] == ids[:, None, :-1]` | `ids[:, 1:, None] == ids[:, None, :-1]` | The piece before i is compared with the piece before j. |
@@ -317,7 +318,8 @@ lesson.check(induction_pairs, draw=draw_ids, same_as=induction_by_dictionary, ti
 def interval(found, expected, numbers):
     """Return the 95% interval of sum(found) / sum(expected), by documents."""
     _, group = np.unique(numbers, return_inverse=True)
-    above, below = (np.bincount(group, weights=values) for values in (found, expected))
+    above = np.bincount(group, weights=found)  # a sum for each document
+    below = np.bincount(group, weights=expected)
     return bootstrap(lambda rows: above[rows].sum() / below[rows].sum(), len(above))
 
 
@@ -395,8 +397,8 @@ counts = {name: sum(one == name for one in named.values()) for name in PATTERNS}
 course.say("Heads with a name: " + ", ".join(f"{name} **{count}**" for name, count in counts.items()) + ".")
 
 # %% [markdown]
-# **Neighbour heads** have been found in every BERT that anybody has looked into (Clark et al. 2019 among the first), and
-# chapter 08 showed why they come first: a gap's neighbours are worth the most. Induction is another matter.
+# **Neighbour heads** are well known from larger BERTs (Clark et al. 2019 were among the first to report them), and chapter
+# 08 showed why they come first: a gap's neighbours are worth the most. Induction is another matter.
 #
 # ## 3. A head that the text asks for
 #
@@ -429,12 +431,17 @@ def two_parts(ids, length, is_copy, rng):
 
 
 longest = min(12, (n - 3) // 2)
-running = np.array(
-    [one for document in documents[::5][:80] for line in document for one in tokenizer.encode(line)[1:-1]]
-)
-begin, said, end = windows[few[::2], :1], windows[few[::2], 1 : longest - 1], windows[few[::2], -1:]
+running = []  # some documents as one row of pieces
+for document in documents[::5][:80]:
+    for line in document:
+        running += tokenizer.encode(line)[1:-1]
+running = np.array(running)
+chosen = windows[few[::2]]
+begin, end = chosen[:, :1], chosen[:, -1:]  # [CLS] and [SEP]
+said = chosen[:, 1 : longest - 1]
 exam = np.hstack([begin, said, end, said, end])
-exam_pairs, total = induction(exam), lesson.scale(300, 12)
+exam_pairs = induction(exam)
+total = lesson.scale(300, 12)  # steps
 further = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
@@ -468,7 +475,8 @@ def trained_further(is_copy):
 SAID = {"said twice": trained_further(True), "said once": trained_further(False)}
 best, ends = {}, {}
 for name, (_, found, maps) in SAID.items():
-    layer, head = best[name] = np.unravel_index(found[total].argmax(), found[total].shape)
+    layer, head = np.unravel_index(found[total].argmax(), found[total].shape)
+    best[name] = layer, head
     weight = (maps[layer][:, head] * exam_pairs).sum((1, 2))
     ends[name] = interval(weight, exam_pairs.sum((1, 2)) / exam.shape[1], document_of[few[::2]])
 _, seen, _ = SAID["said twice"]
@@ -497,15 +505,13 @@ course.show(
     f"{seen[total].max():.1f}, beside a dashed bound at {BOUND:.0f}. Right: the same after as many steps on text said once; "
     f"the best of them ends at {SAID['said once'][1][total].max():.1f}.",
 )
+results = []
+for name, (low, high) in ends.items():
+    _, found, _ = SAID[name]
+    results.append(f"**{found[total].max():.2f}** [{low:.2f}, {high:.2f}] with text {name}")
 apart = ends["said twice"][0] > ends["said once"][1]
-course.say(
-    f"After {total} steps the largest lift of a head is "
-    + " and ".join(
-        f"**{SAID[name][1][total].max():.2f}** [{low:.2f}, {high:.2f}] with text {name}"
-        for name, (low, high) in ends.items()
-    )
-    + (": it is the copies, and not the steps." if apart else ": these two can't be told apart.")
-)
+verdict = "it is the copies, and not the steps" if apart else "these two can't be told apart"
+course.say(f"After {total} steps the largest lift of a head is {' and '.join(results)}: {verdict}.")
 
 # %% [markdown]
 # If the two differ, what was missing was neither a larger model nor more training. A head appears when the text pays
@@ -514,19 +520,20 @@ course.say(
 #
 # ## 4. What a head is worth
 #
-# A head may look at a neighbour all day and hand over nothing. To know what it does for the model we take it away,
-# which is called an **ablation**. Attention blocks make it easy. The outputs of the A heads are side by side in $y =
-# [y_1, \dots, y_A]$, and the output matrix has a block of rows $W_h$ for each, so
+# A head may look at a neighbour all the time and pass on nothing of use. To know what it does for the model we take it
+# away, which is called an **ablation**. Attention blocks make it easy. The outputs of the A heads are side by side in $y
+# = [y_1, \dots, y_A]$, and the output matrix has a block of rows $W_h$ for each, so
 #
 # $$ y W + b = b + \sum_h y_h W_h . $$
 #
-# A head without its rows is silent. But silence is not what the layers above are used to. The fairer replacement is what
-# the head says *on average*, $\bar y_h$, whatever the sentence: a **mean ablation** puts $\bar y_h W_h$ into the bias.
+# A head without its rows is silent: it adds nothing. But silence is not what the layers above are used to. The fairer
+# replacement is the head's *mean* output over many tokens, $\bar y_h$, whatever the sentence: a **mean ablation** puts
+# $\bar y_h W_h$ into the bias.
 #
 # ### Exercise 13.3 (core): take a head away
 #
-# `weight` (A·D,H) and `bias` (H,) belong to the output of an attention block; `mean` (D,) is what the head (counted from 0)
-# is to say from now on. Return a new weight and a new bias.
+# `weight` (A·D,H) and `bias` (H,) are the output matrix and bias of an attention block; `mean` (D,) is the output that
+# head number `head`, counted from 0, is to have from now on. Return a new weight (A·D,H) and a new bias (H,).
 
 
 # %%
@@ -640,8 +647,9 @@ listening.change = None
 course.equal("a head changed in the engine, and rows of the matrix without it", by_change, by_rows, 1e-10)
 
 # %% [markdown]
-# One gap for each held-out window, the same for all: its loss with a head taken away minus that without. And what would a
-# head drawn at random have cost? That needs no drawing. Its expected cost is the mean over all heads.
+# We hide one piece of each held-out window, the same one for every head. What a head costs is the loss at this gap with the
+# head taken away, minus the loss of the whole model. And what would a head drawn at random have cost? That needs no drawing.
+# Its expected cost is the mean over all heads.
 
 # %%
 gaps = rng.integers(1, n - 1, size=len(windows))
@@ -720,10 +728,10 @@ else:
     print("No head is named after a neighbour in this model.")
 
 # %% [markdown]
-# Two warnings. A cost says what is lost when this head alone is missing *now*. Two heads that do the same each cost
-# nothing, and both together a lot; and a model that had been trained without the head would have found another way. And
-# most heads are cheap. That was seen in large models, too (Michel et al. 2019, *Are Sixteen Heads Really Better than
-# One?*).
+# Two warnings. A cost says what is lost when this head alone is missing *now*: two heads that do the same may each cost
+# nothing, and both together a lot. And a model that had been trained without the head would have found another way. Look,
+# too, at how many heads cost next to nothing. That was seen in large models as well (Michel et al. 2019, *Are Sixteen
+# Heads Really Better than One?*).
 #
 # ## 5. What a vector contains
 #
@@ -742,9 +750,11 @@ else:
 #
 # ### Exercise 13.4 (hard): a probe and its control
 #
-# Write the gradient; scores may be in the thousands. Then the labels of the control task: `shares` (C,) are those of the
-# classes, `coins` (V,) a number from 0 up to 1 for each piece. A piece has class 0 if its coin is below the first share,
-# class 1 if it is not but is below the sum of the first two, and so on. Return the labels of the tokens `ids`.
+# `probe_gradient` returns $\partial L / \partial W$ (H,C), for `W` (H,C), the vectors `X` (N,H) and their `labels` (N,);
+# `decay` is $\lambda$. Scores may be in the thousands. `control_labels` makes the labels of the control task: `shares`
+# (C,) are those of the C classes, and `coins` (V,) has a number from 0 up to 1 for each piece. A piece has class 0 if its
+# coin is below the first share, class 1 if it is not but is below the sum of the first two, and so on. Return the labels
+# (N,) of the tokens `ids` (N,).
 
 
 # %%
@@ -839,7 +849,7 @@ lesson.check(control_labels, draw=draw_coins, same_as=coin_by_coin, law=are_whol
 # | `labels] -= 1` | `labels] += 1` | The gradient is P − Y: one is taken away at the right class. |
 # | `X.T @ p / len(X) + decay` | `-X.T @ p / len(X) + decay` | The gradient is P − Y, not Y − P: there is a minus in front of the logarithm. |
 # | `p.sum(1, keepdims=True)` | `p.sum(0, keepdims=True)` | The probabilities of the classes of one example sum to one. |
-# | `[ids]` | `` | A label is asked for each token; it is that of its piece. |
+# | `[ids]` | *nothing* | A label is asked for each token; it is that of its piece. |
 # | `np.cumsum(shares)` | `shares` | The borders are sums of shares: class 1 begins where class 0 ends. |
 # | `side="right"` | `side="left"` | A coin that lies exactly on a border belongs to the class above it. |
 # | `decay * W` | `2 * decay * W` | The derivative of λ/2 W² is λ W. |
@@ -917,7 +927,12 @@ control_of = control_labels if lesson.passed("13.4") else coin_by_coin
 def probe(X, labels, X_test):
     """Train a probe by steps of gradient descent with momentum; return its guesses on other vectors."""
     centre, spread = X.mean(0), X.std(0) + 1e-9
-    X, X_test = (np.c_[(one - centre) / spread, np.ones(len(one))] for one in (X, X_test))
+
+    def scaled(vectors):
+        """Scale each column as those of X, and put a column of ones beside them, for the bias."""
+        return np.c_[(vectors - centre) / spread, np.ones(len(vectors))]
+
+    X, X_test = scaled(X), scaled(X_test)
     W = speed = np.zeros((X.shape[1], 2))
     for _ in range(lesson.scale(150, 10)):
         speed = 0.9 * speed - 0.1 * gradient_of_probe(W, X, labels, 1e-3)
@@ -933,13 +948,14 @@ tasks = {
 }
 right = {}
 for who, weights in (("trained", params), ("untrained", untrained)):
-    for layer, (X, X_test) in enumerate(
-        zip(states_at(weights, learn), states_at(weights, test), strict=True)
-    ):
+    learn_states, test_states = states_at(weights, learn), states_at(weights, test)
+    for layer in range(config.L + 1):
         for task, (labels, truth) in tasks.items():
-            right[who, layer, task] = probe(X, labels, X_test) == truth
+            guesses = probe(learn_states[layer], labels, test_states[layer])
+            right[who, layer, task] = guesses == truth
+occurrences = np.bincount(learn[2], minlength=config.V)
 with_capital = np.bincount(learn[2], weights=learn[3], minlength=config.V)
-often = with_capital * 2 > np.bincount(learn[2], minlength=config.V)
+often = 2 * with_capital > occurrences  # what the list says of each piece
 by_list = often[test[2]] == test[3]
 print(f"{len(test[3]):,} tokens to test on; the list is right in {by_list.mean():.1%}")
 
@@ -985,10 +1001,11 @@ course.say(
 )
 
 # %% [markdown]
-# Read the two pictures together. A probe on vectors that nobody has trained is well above the coin: an untrained table has
-# a different random vector for each piece, and that is enough for a list. Its accuracy alone would have been called
-# knowledge. What training adds is the distance between the curves, and what *context* adds is the distance to the list.
-# That distance is a little too large: the best layer was chosen by the very tokens that it was measured on.
+# Read the two pictures together. How far above the coin, which is right in half of the cases, is the probe on vectors that
+# nobody has trained? It has something to go by: an untrained table has a different random vector for each piece, and that
+# is enough for a list. Seen alone, its accuracy would have passed for knowledge. What training adds is the distance between
+# the curves, and what *context* adds is the distance to the list. That distance is a little too large: the best layer was
+# chosen by the very tokens that it was measured on.
 #
 # ## 6. Is attention an explanation?
 #
@@ -1100,7 +1117,8 @@ lesson.check(other_weights, draw=draw_weights, same_as=by_basis, law=are_weights
 
 # %%
 others = other_weights if lesson.passed("13.5") else by_basis
-by_doc = np.unique(document_of, return_index=True)[1][: lesson.scale(150, 10)]  # one window of each document
+_, first_windows = np.unique(document_of, return_index=True)
+by_doc = first_windows[: lesson.scale(150, 10)]  # one window of each document
 rows, places = masked(windows[by_doc], gaps[by_doc]), gaps[by_doc]
 final = maps_of(params, rows)[-1]
 site = layer_sites(config.L - 1)[0]
@@ -1172,8 +1190,8 @@ if can_change:
 
 # %% [markdown]
 # So a picture of weights is one of many that go with the same answer. Wiegreffe and Pinter object that the model did not
-# compute those others, and that a *trained* model would have to reach them for all sentences at once. Right: that weights
-# could be different does not show that these are of no use. So the second test asks whether they are of use.
+# compute those others, and that a *trained* model would have to reach them for all sentences at once. They are right: that
+# weights could be different does not show that the model's own are of no use. So the second test asks whether they are.
 #
 # **Weights against effects.** Hide one more token, and see how the prediction at the gap moves. That is the effect of this
 # token by **leave-one-out**, and it needs no look inside. Do the tokens with large weights have large effects? We compare
@@ -1182,7 +1200,7 @@ if can_change:
 #
 # ### Exercise 13.6 (core): Kendall's tau
 #
-# Return it for two rows of numbers `x` and `y` of the same length.
+# `x` (n,) and `y` (n,) are two numbers for each of n tokens. Return their tau, a number from −1 to 1.
 
 
 # %%
@@ -1244,8 +1262,8 @@ lesson.check(kendall_tau, draw=draw_orders, same_as=pair_by_pair, times=30)
 # </details>
 
 # %% [markdown]
-# A baseline that knows nothing of the model: **nearness**. The closer to the gap, the larger the effect, as anybody would
-# guess. If attention tells more than that, its tau has to be higher, gap by gap.
+# The baseline knows nothing of the model: **nearness**. The closer a token is to the gap, the larger its effect, as anybody
+# would guess. If attention tells more than that, its tau has to be higher, gap by gap.
 
 # %%
 guess = lesson.predict(
@@ -1316,8 +1334,8 @@ for name in list(taus)[: config.L]:
 #
 # ## What we saw
 #
-# * A pattern is a set of pairs, and a lift says how much of a head falls on it. Neighbour heads pass a bound that was set
-#   beforehand; induction heads appear when the text is worth it to them.
+# * A pattern is a set of pairs, and a lift says how much of a head's attention falls on it. Neighbour heads pass a bound
+#   that was set beforehand; induction heads appear when the text rewards them.
 # * What a head looks at and what it is worth are two questions. The second takes an ablation, an interval by documents,
 #   and a random head to compare with.
 # * A probe finds what a list could find. The control task and an untrained model show how much of its accuracy that is.

@@ -74,8 +74,8 @@ for row in trained_rows:
 
 # %% [markdown]
 # "Without next sentences it is worse, so next sentences help" is an argument by **ablation**: two runs that differ in
-# *one* thing. Two that differ in two things show that something matters, but not what. The things in which rows differ
-# are called **factors**. Here are those that the authors name.
+# *one* thing. Two runs that differ in two things show that something matters, but not what. The things in which rows
+# differ are called **factors**. Here are those that the authors name.
 
 # %%
 rows = {
@@ -275,10 +275,10 @@ def run(size, steps, seed=0, share=1.0):
     for step in range(steps):
         begins = rng.integers(len(reading) - n, size=S)
         batch = batch_of(reading[begins[:, None] + np.arange(n + 1)], share, rng)
-        training.step((batch,), step, warmup_linear(step, steps, max(1, round(0.1 * steps)), 6e-3))
-    return (
-        pretraining_loss(ops, config, params.tree, exam)[0].mlm_nll.reshape(-1, n).mean(1, dtype=np.float64)
-    )
+        rate = warmup_linear(step, steps, max(1, round(0.1 * steps)), 6e-3)
+        training.step((batch,), step, rate)
+    loss, _ = pretraining_loss(ops, config, params.tree, exam)
+    return loss.mlm_nll.reshape(-1, n).mean(1, dtype=np.float64)
 
 
 print(
@@ -286,28 +286,41 @@ print(
 )
 
 # %% [markdown]
-# First the floors, or a loss means nothing. The strongest trivial competitor **counts**: how often does each letter follow
-# the last $k$ letters? Rare contexts borrow from shorter ones, as in exercise 10.1. No network, no gradient.
+# First the floors, without which a loss means nothing. The strongest trivial competitor **counts**: how often does each
+# letter follow the last $k$ letters? A context that is rare borrows from the next shorter one, as in exercise 10.1: the
+# letters are counted as if it had occurred 20 times more, with the shares of the shorter context. No network, no
+# gradient.
 
 
 # %%
-def counted(k):
-    """Return the loss of each exam window under a table of the last k letters."""
+def context_number(rows, end, order):
+    """Return the `order` letters before place `end` of each row as one number with base V, (rows,)."""
+    number = np.zeros(len(rows), np.int64)
+    for place in range(end - order, end):
+        number = number * V + rows[:, place]
+    return number
+
+
+def tables_of_counts(k):
+    """Return p(next letter | context) for contexts of 0 to k letters, a list of (V**order, V)."""
     tables = [np.exp(frequencies)[None]]
     for order in range(1, k + 1):
-        code = sum(
-            reading[place : len(reading) - order + place] * V ** (order - 1 - place) for place in range(order)
-        )
-        found = np.bincount(code * V + reading[order:], minlength=V ** (order + 1)).reshape(-1, V)
-        shorter = tables[-1][np.arange(V**order) % V ** (order - 1)]
-        tables.append((found + 20 * shorter) / (found.sum(1, keepdims=True) + 20))
+        rows = np.lib.stride_tricks.sliding_window_view(reading, order + 1)  # each context with its next letter
+        pairs = context_number(rows, order, order) * V + rows[:, order]
+        counts = np.bincount(pairs, minlength=V ** (order + 1)).reshape(-1, V)
+        shorter = tables[-1][np.arange(V**order) % V ** (order - 1)]  # of each context without its first letter
+        tables.append((counts + 20 * shorter) / (counts.sum(1, keepdims=True) + 20))
+    return tables
+
+
+def counted(k):
+    """Return the loss of each exam window under a table of the last k letters, (windows,)."""
+    tables = tables_of_counts(k)
     losses = np.zeros((len(exam_windows), n))
     for place in range(n):
-        order = min(k, place + 1)
-        context = sum(exam_windows[:, place - back] * V**back for back in range(order)) + np.zeros(
-            1, np.int64
-        )
-        losses[:, place] = -np.log(tables[order][context, exam_windows[:, place + 1]])
+        order = min(k, place + 1)  # at the beginning of a window there are fewer letters
+        contexts = context_number(exam_windows, place + 1, order)
+        losses[:, place] = -np.log(tables[order][contexts, exam_windows[:, place + 1]])
     return losses.mean(1)
 
 
@@ -323,12 +336,11 @@ for name, losses in floors.items():
 # look at all of them, look at one, as papers do.
 
 # %%
-few, many, seeds = "2-32-1", "2-32-4", lesson.scale(8, 3)
+few, many = "2-32-1", "2-32-4"
+seeds, steps = lesson.scale(8, 3), lesson.scale(150, 6)
 guess = lesson.predict(f"Of {seeds} seeds, how many will say that four heads are better?", ...)
-pairs = np.array(
-    [[run(size, lesson.scale(150, 6), seed).mean() for size in (few, many)] for seed in range(seeds)]
-)
-one_head, four_heads = pairs.T
+one_head = np.array([run(few, steps, seed).mean() for seed in range(seeds)])
+four_heads = np.array([run(many, steps, seed).mean() for seed in range(seeds)])
 differences = four_heads - one_head
 print(
     f"seed 0: one head {one_head[0]:.3f}, four heads {four_heads[0]:.3f}, a difference of {differences[0]:+.3f} nats"
@@ -337,7 +349,7 @@ guess.answer(int((differences < 0).sum()))
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", width_ratios=(3, 2))
-for seed, (a, b) in enumerate(pairs):
+for seed, (a, b) in enumerate(zip(one_head, four_heads, strict=True)):
     left.plot([0, 1], [a, b], "o-", color="C3" if b > a else "C0", lw=1)
     left.annotate(str(seed), (1, b), (6, -3), textcoords="offset points", fontsize=8)
 left.set_xticks([0, 1], ["one head", "four heads"])
@@ -506,8 +518,8 @@ course.say(
 # are targets.
 
 # %%
-steps = lesson.scale(150, 6)
-fewer = np.array([run(many, steps, seed, share=0.15).mean() for seed in range(seeds)]) - four_heads
+fewer_targets = np.array([run(many, steps, seed, share=0.15).mean() for seed in range(seeds)])
+fewer = fewer_targets - four_heads
 course.say(
     f"15% of the targets instead of all cost **{fewer.mean():+.3f}** nats after {steps} steps, in {(fewer > 0).sum()} of "
     f"{seeds} seeds (p = {p_of(fewer):.3f})."
@@ -540,8 +552,9 @@ for letters, values in zip(tokens, runs.T, strict=True):
 # %% [markdown]
 # ### Exercise 14.3 (core): a straight line in logarithms
 #
-# Given x, y and the floor E (all y are above it), return $a$ and $b$ of $y = E + a\,x^{-b}$ by least squares in
-# logarithms: the line through the points $(\ln x, \ln(y - E))$ with the smallest sum of squared vertical distances.
+# `x` (n,) and `y` (n,) are the points, and `floor` is $E$, which all y are above. Return $a$ and $b$ of
+# $y = E + a\,x^{-b}$ by least squares in logarithms: the line through the points $(\ln x, \ln(y - E))$ with the smallest
+# sum of squared vertical distances.
 
 
 # %%
@@ -609,15 +622,16 @@ lesson.check(fit_power, draw=draw_curve, same_as=fit_by_equations, times=20, tol
 # </details>
 
 # %% [markdown]
-# But $E$ is not known. The larger it is, the more the line bends, and the fit itself always likes one more number to turn.
-# So it should be chosen by points that the fit has **not** seen. Leave each point out in turn, fit the others, and
-# look how far off the law is there.
+# But $E$ is not known. The larger it is, the more the line bends, and a fit to all points never gets worse with one more
+# number to adjust. So it should be chosen by points that the fit has **not** seen. Leave each point out in turn, fit the
+# others, and look how far off the law is there.
 #
 # ### Exercise 14.4 (hard): choose the floor by points left out
 #
-# For each candidate, take out one point after another, fit $a$ and $b$ to the others as in 14.3, and predict the y of the
-# point that is out. Take the mean of the squared errors of these y over all points. Return the candidate for which it is
-# smallest, the first of them if there are several. You may call your `fit_power`, or write the fit once more.
+# `x` (n,) and `y` (n,) are the points, `candidates` (C,) are floors. For each candidate, take out one point after another,
+# fit $a$ and $b$ to the others as in 14.3, and predict the y of the point that is out. Take the mean of the squared errors
+# of these y over all points. Return the candidate for which it is smallest, the first of them if there are several. You
+# may call your `fit_power`, or write the fit once more.
 
 
 # %%
@@ -745,10 +759,10 @@ course.show(
 # %% [markdown]
 # Look at the right picture before you believe a law. Scatter about zero would be the luck of seeds. A *shape* says that
 # the form is wrong: if the points in the middle lie above the law and those at both ends below it, the runs get better
-# faster and faster, and a power law only ever slows down. Runs as short as these are still in their first lessons. And if
-# the points left out choose a floor of zero, they can't tell any $E$ at all: then the law with a floor and the one without
-# are the same. Where two laws do differ, they part to the right of the points, where no run is. This is the trouble with every law that is
-# extrapolated, and the reason to test it.
+# faster and faster, and a power law only ever slows down. Runs as short as these may still be learning the simplest
+# things. And if the points left out choose a floor of zero, they say nothing about $E$: then the law with a floor and the
+# one without are the same. Where two laws do differ, they part to the right of the points, where no run is. This is the
+# trouble with every law that is extrapolated, and the reason to test it.
 #
 # ## 5. A prediction, and then the run
 #
@@ -924,10 +938,11 @@ course.show(
 )
 
 # %% [markdown]
-# If the outcome was outside, that is the more instructive case. The interval answers one question only: what would other *seeds* have predicted? It
-# takes for granted that the law has the right form. A run that ends below its interval says that the bend in what was
-# left over goes on; one that ends above it, that something has begun to be scarce, such as room: vectors of 32 numbers can
-# hold only so much, and a short run does not feel that. An interval knows nothing of what was never varied.
+# If the outcome was outside, that is the more instructive case. The interval answers one question only: what would other
+# *seeds* have predicted? It takes for granted that the law has the right form. A run that ends below its interval suggests
+# that the bend in what was left over goes on; one that ends above it, that something has begun to be scarce, such as room:
+# vectors of 32 numbers can hold only so much, and a short run does not reach that limit. An interval knows nothing of what
+# was never varied.
 #
 # A law that fits beautifully still says nothing about what was learnt. For that there are the tables.
 
@@ -948,9 +963,9 @@ for name, values in floors.items():
     )
 
 # %% [markdown]
-# Read the last line twice. A table of counts, made in a second, is a hard competitor for a model this small, and a
-# curve that falls along a perfect law may lie above it all the way. For larger models and texts this is no longer true,
-# because tables grow with every further letter that they look back. But nobody sees that from the curve alone.
+# Read the last line twice. A table of counts, made in a second, is a hard competitor for a model this small, and a curve
+# that falls along a perfect law may lie above it all the way. With larger models and texts tables fall behind, because
+# they grow by a factor of $V$ with every further letter that they look back. But nobody sees that from the curve alone.
 #
 # %% [markdown]
 # ## 6. The same compute
@@ -979,8 +994,8 @@ guess = lesson.predict(
 # %% [markdown]
 # ### Exercise 14.6 (core): the bottom of a valley
 #
-# On an isoFLOP curve the loss against the logarithm of the size looks like a valley. Fit a parabola to the points
-# $(\ln N, L)$ by least squares, and return the size $N$ at its bottom.
+# On an isoFLOP curve the loss against the logarithm of the size looks like a valley. `sizes` (n,) and `losses` (n,) are
+# its points. Fit a parabola to $(\ln N, L)$ by least squares, and return the size $N$ at its bottom.
 
 
 # %%
@@ -1058,18 +1073,12 @@ sizes = lesson.scale(
     [["1-8-1", "1-16-1", "2-16-1", "2-24-2"]] * 2,
 )
 N = np.array([[12 * one.L * one.H**2 + V * one.H for one in map(shape, some)] for some in sizes], float)
-valleys = np.array(
-    [
-        [
-            [
-                run(size, max(1, round(C / (6 * weights * S * n))), seed).mean()
-                for size, weights in zip(some, some_weights, strict=True)
-            ]
-            for seed in range(repeats)
-        ]
-        for C, some, some_weights in zip(compute, sizes, N, strict=True)
-    ]
-)  # fmt: skip  (budgets,seeds,sizes)
+valleys = np.zeros((len(compute), repeats, len(sizes[0])))  # the losses, (budgets,seeds,sizes)
+for budget, C in enumerate(compute):
+    for place, size in enumerate(sizes[budget]):
+        steps = max(1, round(C / (6 * N[budget, place] * S * n)))
+        for seed in range(repeats):
+            valleys[budget, seed, place] = run(size, steps, seed).mean()
 bottom = best_size if lesson.passed("14.6") else bottom_by_equations
 best = np.array([[bottom(weights, one) for one in both] for weights, both in zip(N, valleys, strict=True)])
 inside = ((best > N[:, :1]) & (best < N[:, -1:])).all()  # of the bottoms, one for each budget and seed

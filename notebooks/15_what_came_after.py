@@ -14,8 +14,8 @@
 # %% [markdown]
 # # 15 · What came after
 #
-# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It takes two to three minutes, nearly
-# all of it in one cell of section 7.
+# To run this notebook: `pip install '.[notebooks]'` from a checkout of minibert. It takes about two minutes, nearly
+# all of that in one cell of section 7.
 #
 # **The question.** BERT dates from 2018. The encoders that are trained today are still stacks of attention and
 # feed-forward blocks, and yet hardly a line of them is the same. Which of the changes matter, and how would one know?
@@ -78,7 +78,8 @@ config = BertConfig.from_size("2-48-2", vocab_size=V, max_position_embeddings=N,
 
 def windows(source, count, rng):
     """Draw windows of N letters from a text, (count,N)."""
-    return source[rng.integers(len(source) - N, size=count)[:, None] + np.arange(N)]
+    begins = rng.integers(len(source) - N, size=count)
+    return source[begins[:, None] + np.arange(N)]
 
 
 def loss_and_gradient(ops, config, params, grads, batch):
@@ -93,8 +94,8 @@ counts = np.bincount(training, minlength=V) + 1
 frequencies = counts / counts.sum()
 floor = -(frequencies * np.log(frequencies)).sum()
 course.say(
-    f"A run reads {STEPS * S * N:,} letters in {STEPS} steps. Who looks at no context can't get below the unigram "
-    f"floor, **{floor:.2f}** nats."
+    f"A run reads {STEPS * S * N:,} letters in {STEPS} steps. A model that looks at no context can't get below the "
+    f"unigram floor, **{floor:.2f}** nats."
 )
 
 # %%
@@ -124,7 +125,8 @@ guess = lesson.predict(
 #
 # `ids` (S,n) are sequences, and `draws` (S,n) are random numbers, new ones for each pass. In each row hide the `count`
 # places with the smallest draws, but never a piece whose number is below `first`: those are `[CLS]` and its like.
-# Return the ids with `mask` at these places, the places in ascending order, and the ids that were there.
+# Return three arrays: the ids with `mask` at these places (S,n), the places in ascending order (S,count), and the ids
+# that were there (S,count).
 
 
 # %%
@@ -370,9 +372,10 @@ course.say(
 #
 # ### Exercise 15.3 (core): a block with the norm in front
 #
-# What the branch is does not matter, so you get it as a function: `branch(x)` returns a result and what its backward
-# needs, and so does `norm(x)`. `branch_backward(dy, saved)` and `norm_backward(dy, saved)` return the gradient of x, and
-# look after the gradients of their parameters themselves. Save the pair (what the norm saved, what the branch saved).
+# `x` is (T,H). What the branch is does not matter, so you get it as a function: `branch(x)` returns a result (T,H) and what
+# its backward needs, and so does `norm(x)`. `branch_backward(dy, saved)` and `norm_backward(dy, saved)` return the gradient
+# of x, (T,H), and look after the gradients of their parameters themselves. Save the pair (what the norm saved, what the
+# branch saved).
 
 
 # %%
@@ -782,8 +785,9 @@ proven("BERT with LayerNorm in front", Modern(pre=True))
 # ## 4. Positions as angles
 #
 # BERT learns a vector for each position and adds it once, at the bottom. What attention needs is something else: how far
-# two tokens are apart. **Rotary positions** (Su et al. 2021, known as RoPE) put it there directly. Cut each query and each
-# key into pairs of numbers, and rotate the pair $k$ of the token at position $i$ by the angle $i\,\omega_k$:
+# two tokens are apart. **Rotary positions** (Su et al. 2021, known as RoPE) put the distance into the scores directly. Cut
+# each query and each key into pairs of numbers, and rotate the pair $k$ of the token at position $i$ by the angle
+# $i\,\omega_k$:
 #
 # $$ \begin{pmatrix} a' \\ b' \end{pmatrix} =
 #    \begin{pmatrix} \cos i\omega_k & -\sin i\omega_k \\ \sin i\omega_k & \cos i\omega_k \end{pmatrix}
@@ -905,8 +909,8 @@ course.show(
 )
 
 # %% [markdown]
-# The base sets how far the slowest pair can tell distances apart before it has turned once. Models for long texts raise
-# it.
+# After a full turn a pair is where it began, and can't tell the distance from zero. The base sets how far that is for the
+# slowest pair. Models for long texts raise it.
 #
 # ## 5. A gate in the feed-forward network
 #
@@ -915,18 +919,21 @@ course.show(
 #
 # $$ \bigl(\mathrm{act}(x W_g) \odot x W_v\bigr) W_2 . $$
 #
-# With GELU as `act` it is called GEGLU, and with $\mathrm{silu}(a) = a\,s(a)$, $s(a) = 1/(1 + e^{-a})$, SwiGLU. A product
-# of two things that were computed from $x$ is what a plain layer can't do in one go. It has three matrices where there
-# were two, so its width is made smaller: with $G = \tfrac23 F$ it has as many parameters, $3HG = 2HF$.
+# The sign $\odot$ means that the two are multiplied number by number. With GELU as `act` it is called GEGLU, and with
+# $\mathrm{silu}(a) = a\,s(a)$, $s(a) = 1/(1 + e^{-a})$, SwiGLU. A product of two things that were computed from $x$ is what
+# a plain layer can't do in one go. There are three matrices where there were two, so the width is made smaller: with
+# $G = \tfrac23 F$ there are as many parameters, $3HG = 2HF$.
 #
 # For the backward write $u = \mathrm{act}(a)\, b$. Then $\mathrm da = \mathrm{act}'(a)\, b\, \mathrm du$ and $\mathrm db =
 # \mathrm{act}(a)\, \mathrm du$. And $\mathrm{silu}'(a) = s + a\, s\,(1 - s)$, since $s' = s(1-s)$.
 #
 # ### Exercise 15.5 (core): SiLU and the gate
 #
-# `silu` returns the result and the pair (x, s) for its backward. `gated` gets both products side by side, x (T,2G), the
-# gate on the left, and a function `act(x)`, which returns a result and what its backward needs. It saves the triple (what
-# act saved, the opened gate, the right half of x).
+# `silu` gets an array of any shape, and returns the result and the pair (x, s) for its backward, arrays of this shape.
+# `gated` gets both products side by side, x (T,2G), the gate on the left, and a function `act(x)`, which returns a result
+# and what its backward needs. It returns act(left half) times the right half, (T,G), and saves the triple (what act saved,
+# act(left half), the right half of x). `gated_backward` gets the gradient `dy` (T,G), this triple and
+# `act_backward(dy, saved)`, and returns the gradient of x, (T,2G).
 
 
 # %%
@@ -1078,10 +1085,10 @@ course.show(
 # ## 6. Muon: a matrix is not a list
 #
 # Adam divides each number of a gradient by its own typical size, and does not know that the numbers form matrices. The
-# gradient of a matrix is mostly dominated by a few directions: some singular values are large and the rest are tiny.
-# Muon (Jordan et al. 2024) moves along the nearest orthogonal matrix instead. If the mean gradient is
-# $U \Sigma V^{\mathsf T}$, it goes along $U V^{\mathsf T}$: all directions alike, the rare ones as far as the common ones.
-# That is the idea; how near one gets to it we shall see.
+# gradient of a matrix is often dominated by a few directions: some singular values are large and the rest are tiny (the
+# picture below has those of one gradient). Muon (Jordan et al. 2024) moves along the nearest orthogonal matrix instead. If
+# the mean gradient is $U \Sigma V^{\mathsf T}$, it goes along $U V^{\mathsf T}$: all directions alike, the rare ones as far
+# as the common ones. That is the idea; how near one gets to it we shall see.
 #
 # A singular value decomposition is slow. But an odd polynomial of a matrix acts on its singular values and leaves the
 # singular vectors alone:
@@ -1104,15 +1111,16 @@ course.equal("a polynomial of a matrix", by_matrix, (U * by_values) @ Vt)
 # %% [markdown]
 # ### Exercise 15.6 (hard): Muon
 #
-# `orthogonal` divides x by its Frobenius norm, the root of its sum of squares, and applies the polynomial above five
-# times.
+# `orthogonal` divides a matrix x (M,N) by its Frobenius norm, the root of its sum of squares, and applies the polynomial
+# above five times.
 #
-# `muon` updates flat buffers in place, like `adamw` of chapter 09. `tensors` has a row `[begin, end, decays, rows,
-# matrices]` for each tensor. Where `matrices` is 0, call
+# `muon` updates the flat buffers `params`, `m` and `v` (N,) in place, like `adamw` of chapter 09, and returns the three.
+# `tensors` has a row `[begin, end, decays, rows, matrices]` for each tensor: its numbers are those from `begin` up to `end`
+# in each buffer. Where `matrices` is 0, call
 # `self.adamw(params, grads, m, v, ranges, rule)` with the tensor's slices of the buffers. `ranges` has a row `[begin, end]`
 # for each stretch of a slice that decays: one row for the whole slice if `decays` is 1, no row, (0,2), if it is 0.
-# Otherwise the tensor has so many `rows`, and `matrices` matrices lie side by side in it (queries, keys and values lie
-# so). Then, with $\beta$ = `rule.beta1` and $g$ the gradient times `rule.clip`:
+# Otherwise the tensor has so many `rows`, and in each row lie the rows of `matrices` matrices side by side, as those of
+# queries, keys and values do. Then, with $\beta$ = `rule.beta1` and $g$ the gradient times `rule.clip`:
 #
 # 1. $m \leftarrow \beta m + (1-\beta) g$, in place; $v$ stays as it is;
 # 2. one step ahead: $n = \beta m + (1-\beta) g$. **Nesterov momentum** takes the gradient where the momentum is about to
@@ -1387,16 +1395,12 @@ labels_of_choices = dict(
     zip(single, ("pre-norm blocks", "rotary positions", "gated feed-forward", "Muon"), strict=True)
 )
 level = [name for name in single if name != best and t_interval(gains[best][3] - gains[name][3])[1] <= 0]
-guess.answer(
-    " or ".join(labels_of_choices[name] for name in (best, *level)),
-    f"the mean gain of {best} is {gains[best][0]:.3f} nats"
-    + "".join(f", that of {name} {gains[name][0]:.3f}" for name in level)
-    + (
-        "; zero is in the interval of their difference, so these runs can't tell which is more."
-        if level
-        else "."
-    ),
-)
+remark = f"the mean gain of {best} is {gains[best][0]:.3f} nats"
+for name in level:
+    remark += f", that of {name} {gains[name][0]:.3f}"
+if level:
+    remark += "; zero is in the interval of their difference, so these runs can't tell which is more"
+guess.answer(" or ".join(labels_of_choices[name] for name in (best, *level)), f"{remark}.")
 
 # %%
 figure, axes = plt.subplots(figsize=(7.4, 3.4), layout="constrained")
@@ -1443,8 +1447,8 @@ course.say(
 # most likely story is just that: a head that looks at a neighbour does not have to be discovered, for every score depends
 # on the distance from the start. The masks have a few hundred windows to repeat themselves in, and a model that can learn
 # them by heart; with a thousand times the text and ten masks for each, the authors of RoBERTa saw next to no difference.
-# And a change that cannot be told here may be what makes 28 layers trainable at all, as is said of pre-norm: two layers
-# can do without. What carries over is the method: one change, equal tokens, paired seeds, and an interval.
+# And a change that makes no clear difference here may be what makes 28 layers trainable at all, as is said of pre-norm:
+# two layers can do without. What carries over is the method: one change, equal tokens, paired seeds, and an interval.
 #
 # ## 8. What ModernBERT took
 #

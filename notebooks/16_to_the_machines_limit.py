@@ -747,8 +747,8 @@ course.equal("the other way round", ((row - row.mean()) ** 2).mean(), (row**2).m
 # %% [markdown]
 # ### Exercise 16.6 (core): Welford's pass
 #
-# Return the mean and the variance of a row (divided by n), reading each number once. The numbers of the judge have a mean
-# of a hundred thousand and deviations of about 1.
+# Return the mean and the variance (divided by n) of `row` (n,), two numbers, reading each number of the row once. The
+# judge's numbers have a mean of a hundred thousand and deviations of about 1.
 
 
 # %%
@@ -868,8 +868,8 @@ bad = next((level for level, error in zip(levels, errors["two sums"], strict=Tru
 course.say(f"With two sums the error passes one percent at a mean of about **{bad:,.0f}** deviations.")
 
 # %% [markdown]
-# Whether a model ever gets there is a question for its activations. minibert does not ask it: it reads a row twice, which
-# costs little while the row is in the cache.
+# Whether a model ever gets there depends on its activations. minibert takes no chances: it reads a row twice, which costs
+# little while the row is in the cache.
 #
 # ## 6. The same bits on any number of threads
 #
@@ -880,7 +880,7 @@ course.say(f"With two sums the error passes one percent at a mean of about **{ba
 #
 # ### Exercise 16.7 (core): a sum with fixed parts
 #
-# Return the sum of `x` (n,) in parts of `part` numbers, the last one shorter perhaps. Thread t of `threads` takes the
+# Return the sum of `x` (n,) in parts of `part` numbers, of which the last may be shorter. Thread t of `threads` takes the
 # parts t, t + threads, t + 2 threads and so on; here the threads work one after another. Begin with an array of zeros, one
 # for each part, and add up each part in its place, from its first number to its last. At the end add up the sums of the
 # parts, again from first to last. The judge compares bits.
@@ -982,9 +982,8 @@ def in_threads(x, threads, part):
     return sum(sums.tolist())
 
 
-many = rng.standard_normal(lesson.scale(2_000_000, 5_000)) * 10.0 ** rng.uniform(
-    -3, 3, lesson.scale(2_000_000, 5_000)
-)
+count = lesson.scale(2_000_000, 5_000)
+many = rng.standard_normal(count) * 10.0 ** rng.uniform(-3, 3, count)
 print("threads   a part for each thread       fixed parts")
 kept = {"for each": [], "fixed": []}
 for threads in range(1, 5):
@@ -1004,7 +1003,7 @@ course.say(
 #
 # ### Exercise 16.8 (easy): a softmax that does not overflow
 #
-# Fill `out` with the softmax of `x` (n,). Each number of x may be read twice, and each of `out` once: look for the largest
+# Fill `out` (n,) with the softmax of `x` (n,). Each number of x may be read twice, and each of `out` once: look for the largest
 # score, write the exponentials and add them up, then divide. Some scores of the judge are in the thousands, above zero or
 # below, and some rows have one score that is far above the others.
 
@@ -1094,7 +1093,7 @@ course.equal(
 # %% [markdown]
 # ### Exercise 16.9 (core): the total in one pass
 #
-# Return the largest score and $\sum_j e^{x_j - m}$, reading each score once.
+# Return the largest of the scores `x` (n,), $m$, and $\sum_j e^{x_j - m}$, two numbers, reading each score once.
 
 
 # %%
@@ -1390,7 +1389,7 @@ else:
 # %% [markdown]
 # ## 11. One switch: JAX
 #
-# All of this by hand, and all gradients by hand: is that still how it is done? Mostly not. **JAX** takes a function
+# All of this by hand, and all gradients by hand: is that how people work today? Mostly not. **JAX** takes a function
 # written with `jax.numpy` in place of `numpy`, and `jax.grad` returns another function that computes its gradient. It
 # follows the rules of chapter 5, one operation after another, from the last to the first, and XLA, its compiler, fuses
 # loops as you did above. Below is the feed-forward block of BERT in the way that JAX's users write it, and its gradient
@@ -1452,10 +1451,11 @@ if has_jax:
     )
     d_tokens, grads = gradient(tokens, weights)
     mine_d, mine_grads = by_hand(tokens, weights)
-    for name, found, right in (
-        ("tokens", d_tokens, mine_d), *((name, grads[name], mine_grads[name]) for name in shapes),
-    ):  # fmt: skip
-        error = float(np.abs(np.asarray(found) - right).max() / np.abs(right).max())
+    by_jax = {"tokens": d_tokens} | grads
+    by_minibert = {"tokens": mine_d} | mine_grads
+    for name in ("tokens", *shapes):
+        right = by_minibert[name]
+        error = float(np.abs(np.asarray(by_jax[name]) - right).max() / np.abs(right).max())
         print(f"gradient of {name:12} differs by {error:.0e}, in single precision")
         assert error < 1e-3
     seconds = {

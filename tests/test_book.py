@@ -137,6 +137,21 @@ def test_site_says_whether_its_exercises_are_open(book, tmp_path):
     )
 
 
+def test_what_a_cell_prints_and_shows_keeps_its_order(book, tmp_path):
+    """In one block what was printed in a row, but not what came after a picture or a sentence."""
+    notebook = book.solved("03")
+    new = nbformat.v4.new_output
+    shown = new("display_data", {"text/markdown": "Ten batches. The first:"})
+    cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    texts = [new("stream", name="stdout", text=f"{number}\n") for number in (1, 2, 3, 4)]
+    cell.outputs = [*texts[:2], shown, *texts[2:]]
+    name = notebook_source("03").with_suffix(".ipynb").name
+    nbformat.write(notebook, tmp_path / name)
+    page = nbformat.reads(book.page(name, True, tmp_path), as_version=4)
+    outputs = next(cell for cell in page.cells if cell.cell_type == "code").outputs
+    assert [output.get("text", "shown") for output in outputs] == ["1\n2\n", "shown", "3\n4\n"]
+
+
 def chapters(count):
     """Pages of a site as they are on paper, by number."""
     pytest.importorskip("pypdf")
@@ -185,6 +200,24 @@ def test_paper_has_no_interactive_page_and_fits_code_to_its_pages():
     assert not article.find("iframe") and "stands here on the site" in article.get_text()
     classes = [block["class"] for block in article.find_all("pre")]
     assert classes == [["whole"], [], ["whole", "wide"], ["whole"]]
+
+
+def test_paper_divides_no_stub_and_no_answer():
+    pytest.importorskip("pypdf")
+    printed = loaded("printed")
+    stub = ["# Exercise 05.10", *["def tanh(self, x):", "    ..."] * 10]
+    assert printed.classes_of(stub) == ["whole"]
+    assert printed.classes_of(stub[1:]) == []
+    assert printed.classes_of(["# Exercise 05.10: the answer", *["x"] * 90]) == []
+
+
+def test_paper_says_that_an_animation_stands_still():
+    pytest.importorskip("pypdf")
+    printed = loaded("printed")
+    parts = "<button>Play</button><p class='caption'>Step 60 of 60.</p>"
+    figure = f"<figure class='minibert-animation'>{parts}</figure>"
+    article = printed.chapter("08", f"<article><h1>A</h1>{figure}</article>")
+    assert article.find("figure").get_text() == f"Step 60 of 60.{printed.LAST_FRAME}"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"# Exercise (\d\d\.\d+)")
 _MAGIC = re.compile(r"^%.*$", re.M)
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign)
 _CODE = re.compile(r"```python\n(.*?)```", re.S)
-_MISTAKE = re.compile(r"^\| `(.*?)` \| `(.*?)` \| (.*) \|$", re.M)
+_MISTAKE = re.compile(r"^\| `(.*?)` \| (?:`(.*?)`|\*nothing\*) \| (.*) \|$", re.M)
 
 
 class Mistake(NamedTuple):

@@ -7,11 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import matplotlib
+import numpy as np
 import pytest
 from course import (
     Walk,
     equations,
     execute,
+    execute_definitions,
     mutants,
     notebooks,
     sample,
@@ -22,6 +24,7 @@ from course import (
 import minibert.course.lesson as lessons
 import minibert.course.running as running
 from minibert.course.exercises import cells, exercises
+from minibert.course.judging import BOUND, compare
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.md")
 SHARE = float(os.environ.get("COURSE_SHARE", "0.05"))  # of the mutants; `make test-course` takes all
@@ -88,6 +91,27 @@ def test_everything_passes_with_the_solutions(capsys):
             assert "refuses" not in printed and "stand in" not in printed
             assert "stands in" not in printed and "learnt with your count of pairs" in printed
     assert [row for row in lesson.sheet() if row.state != "passed"] == []
+
+
+class ManyDraws:
+    """In the place of a lesson: compares an answer with its second route on many draws."""
+
+    def check(self, function, draw, same_as, **_):
+        for seed in range(100):
+            arguments = draw(np.random.default_rng(seed))
+            compare(function(*arguments), same_as(*arguments), BOUND, f"{function.__name__}, seed {seed}")
+
+
+@pytest.mark.representatives(number="11.2")
+@pytest.mark.parametrize("number", ["11.2", "11.5", "11.7"])
+def test_right_answer_passes_on_every_draw(number):
+    """Scores in the thousands can make a loss and its gradients vanish, and rounding is all that is left."""
+    path = next(path for path in notebooks() if path.stem.startswith("11"))
+    exercise = next(one for one in exercises(path) if one.number == number)
+    namespace = {"__name__": "__main__"}
+    execute_definitions(path, namespace)
+    execute(exercise.solution, namespace)
+    execute(exercise.check, namespace | {"lesson": ManyDraws()})
 
 
 @pytest.mark.slow
