@@ -45,6 +45,15 @@ NO_LOSSES = (
     "No interval of held-out losses, as a run keeps only their mean, not that of each document; runs with "
     "several seeds tell how far they spread."
 )
+ABOUT_LOSSES = (
+    "The loss is in nats and the accuracy in percent, both on all held-out targets. The floor is the unigram "
+    "entropy of these targets: the loss of the best guess without context."
+)
+SMOOTHED = "Training losses are smoothed over a twentieth of each run."
+ABOUT_STAGES = (
+    "A gap is where a stage with longer sequences begins. During training, held-out losses may be measured "
+    "on fewer targets than at the end."
+)
 
 
 @dataclass(frozen=True)
@@ -82,14 +91,36 @@ class Compared:
             Positions and values; n is 0 if nothing was recorded.
         """
         values = points(self.lines, name)
+        positions = self._positions(values[:, 0], by)
+        return np.stack([positions, values[: len(positions), 1]], 1)
+
+    def breaks(self, by: str) -> list[float]:
+        """Return where the stages of a finished pre-training begin, each with longer sequences.
+
+        Parameters
+        ----------
+        by : str
+            "step", "tokens" or "minutes".
+
+        Returns
+        -------
+        list of float
+            Positions on the axis; empty if there is one stage.
+        """
+        stages = (self.report or {}).get("stages", [])
+        begins = np.array([begin for begin, _ in stages[1:]], float)
+        return self._positions(begins, by).tolist()
+
+    # steps (n,) -> (n,), or (0,) where nothing is recorded
+    def _positions(self, steps: np.ndarray, by: str) -> np.ndarray:
+        """Return where steps stand on the horizontal axis."""
         if by == "step":
-            return values
+            return steps
         progress = points(self.lines, "tokens" if by == "tokens" else "seconds")
         if not len(progress):
-            return progress
-        reached = np.interp(values[:, 0], *progress.T)
+            return steps[:0]
         unit = 1 if by == "tokens" else 60
-        return np.stack([reached / unit, values[:, 1]], 1)
+        return np.interp(steps, *progress.T) / unit
 
     def length(self) -> dict[str, float | None]:
         """Return steps, tokens and minutes; for a run that is still training, those recorded so far."""
@@ -426,9 +457,18 @@ class Comparison:
         atomic_text(path, self._page())
         return path
 
+    def _about(self) -> tuple[str, str]:
+        """Say what the columns of the final metrics are, and how the curves are drawn."""
+        if self.task is None:
+            return ABOUT_LOSSES, f"{SMOOTHED} {ABOUT_STAGES}"
+        metric = metric_name(self.task.metric)
+        unit = ", in percent" if is_share(self.task.metric) else ""
+        return f"Low and high are the ends of the 95% interval of {metric}{unit}.", SMOOTHED
+
     def _page(self) -> str:
         """Return the page as HTML."""
         head, *rows = self._rows()
+        about_metrics, about_curves = self._about()
         return rendered(
             "comparison.html.j2",
             title=f"Comparison of {len(self.runs)} runs",
@@ -437,6 +477,8 @@ class Comparison:
             pictures=self._pictures(),
             head=head,
             rows=rows,
+            about_metrics=about_metrics,
+            about_curves=about_curves,
             differences=self._sentences(),
             options=[(name, *(value for _, value in values)) for name, values in self._option_rows()],
         )
@@ -455,7 +497,8 @@ class Comparison:
             curves = []
             for index, run in enumerate(self.runs):
                 points = run.points(name, self.by)
-                curves.append(Curve(f"run{index}", points, run.letter, dots, faint=False))
+                breaks = run.breaks(self.by)
+                curves.append(Curve(f"run{index}", points, run.letter, dots, faint=False, breaks=breaks))
             return picture(title, curves, words, axis=self.by, scale=scale, unit=unit)
 
         if self.task is None:

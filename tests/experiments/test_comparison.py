@@ -254,6 +254,34 @@ def test_the_page_has_a_curve_of_every_run_on_one_axis(pretrained, tmp_path, by)
     assert ["steps", "8", "12"] in found.rows and ["option", "A", "B"] in found.rows
 
 
+@pytest.mark.parametrize("by", ["step", "tokens", "minutes"])
+def test_smoothing_restarts_where_a_stage_begins(by):
+    lines = []
+    for step in range(1, 61):
+        loss = 4.0 if step <= 30 else 8.0
+        lines.append({"step": step, "mlm_loss": loss, "tokens": 100 * step, "seconds": 6.0 * step})
+    report = {"stages": [[0, 16], [30, 32]], "steps": 60, "tokens": 6000, "training_seconds": 360.0}
+    options = [PretrainOptions(corpus=(name,)) for name in "AB"]
+    runs = [
+        Compared(letter, Path(letter), given, lines, report)
+        for letter, given in zip("AB", options, strict=True)
+    ]
+    losses, _ = Comparison(runs, by)._pictures()
+    for kind in ("run0", "run1"):
+        parts = [path.values.split() for path in losses["paths"] if path.kind == kind]
+        assert parts == [["4.000"] * 30, ["8.000"] * 30]
+
+
+def test_page_begins_with_the_metrics_and_says_their_units(tuned, pretrained):
+    document = compare([pretrained / "one", pretrained / "two"])._page()
+    assert Page(document).said("h2") == ["Final metrics", "Options that differ", "Curves"]
+    assert "The loss is in nats and the accuracy in percent" in document
+    assert "A gap is where a stage" in document
+    document = compare([tuned / "long", tuned / "short"])._page()
+    assert "Low and high are the ends of the 95% interval of accuracy, in percent." in document
+    assert "A gap is where a stage" not in document
+
+
 def test_a_run_on_its_way_is_drawn_as_far_as_it_has_come(pretrained, tmp_path):
     shutil.copytree(pretrained / "two", tmp_path / "on-its-way")
     (tmp_path / "on-its-way" / "report.json").unlink()
