@@ -37,7 +37,6 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc's sections say them
-maximum_signature_line_length = 90
 numpydoc_show_class_members = False
 default_role = "code"
 
@@ -198,6 +197,28 @@ def list_promises(app: Any, page: str, content: list[str]) -> None:
         content[0] = content[0].replace(page_of_promises.MARK, page_of_promises.table(promises))
 
 
+DESCRIBED = re.compile(r"^\.\. (currentmodule|autoclass|autofunction|autoexception):: (\S+)", re.M)
+FIRST_PART = re.compile(r"^(?:## |```\{eval-rst\})", re.M)  # what follows the introduction of a page
+
+
+def list_names(app: Any, page: str, content: list[str]) -> None:
+    """Put a table of what a page of the API describes behind its introduction: names and first sentences."""
+    if not page.startswith("api/"):
+        return
+    module, names = "", []
+    for directive, name in DESCRIBED.findall(content[0]):
+        if directive == "currentmodule":
+            module = name
+        elif name.startswith("minibert."):
+            names.append(f"   ~{name}")
+        else:
+            names.append(f"   ~{module}.{name}")
+    table = "\n".join(["```{eval-rst}", ".. autosummary::", "   :nosignatures:", "", *names, "```", "", ""])
+    begin = FIRST_PART.search(content[0])
+    if len(names) > 1 and begin:
+        content[0] = content[0][: begin.start()] + table + content[0][begin.start() :]
+
+
 def describe_below(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Put a description behind "name : " on the line below, where numpydoc looks for it.
 
@@ -254,6 +275,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", find_pages_of_the_repository)
     app.connect("source-read", say_lines)
     app.connect("source-read", list_promises)
+    app.connect("source-read", list_names)
     app.connect("doctree-read", describe_pictures)
     app.connect("html-page-context", describe_page)
     app.connect("html-page-context", give_captions_a_level, priority=900)  # after the theme

@@ -115,6 +115,38 @@ def test_types_of_docstrings_stay_types_and_short_descriptions_stand_below(conf)
     assert lines[4:] == ["first : (N,) float32", "    What comes first.", "second", "    the rest."]
 
 
+def test_page_of_the_api_begins_with_a_table_of_its_names(conf):
+    page = """# Models
+
+What there is.
+
+## Reading
+
+```{eval-rst}
+.. currentmodule:: minibert
+
+.. autoclass:: Bert
+   :members:
+
+.. autofunction:: minibert.api.load
+
+.. currentmodule:: minibert.base.errors
+
+.. autoexception:: InputError
+```
+"""
+    content = [page]
+    conf.list_names(None, "api/models", content)
+    introduction, table, rest = content[0].partition("```{eval-rst}\n.. autosummary::\n   :nosignatures:\n\n")
+    assert table and introduction == "# Models\n\nWhat there is.\n\n"
+    names, end, rest = rest.partition("```\n\n")
+    assert names.split() == ["~minibert.Bert", "~minibert.api.load", "~minibert.base.errors.InputError"]
+    assert page == introduction + rest
+    content = [page]
+    conf.list_names(None, "python", content)
+    assert content == [page]
+
+
 def test_landing_page_embeds_an_explorer_that_is_written_beside_it(conf, tmp_path, monkeypatch):
     landing = (ROOT / "docs" / "index.md").read_text("utf-8")
     assert f'<iframe class="explorer" src="{conf.EXPLORER}"' in landing

@@ -1,5 +1,7 @@
 """What the style sheet of the documentation site makes of its theme, in a browser."""
 
+import shutil
+
 import pytest
 from paths import ROOT
 
@@ -49,3 +51,48 @@ def test_contents_wait_behind_a_button_in_a_narrow_window(page):
     page.set_viewport_size({"width": 1100, "height": 800})
     assert page.evaluate(SIDES)[2][0] >= 1100
     assert page.locator(".toc-content-icon").is_visible()
+
+
+DESCRIPTION = """() => {
+    const text = document.getElementById("minibert.TextClassifier").nextElementSibling.querySelector("p");
+    text.parentElement.previousElementSibling.scrollIntoView({ behavior: "instant" });
+    return [text.textContent, text.getBoundingClientRect().bottom];
+}"""
+
+
+@pytest.fixture(scope="module")
+def reference(open_page, tmp_path_factory):
+    """The page of the API that has the estimators, as the site has it."""
+    pytest.importorskip("myst_nb")
+    pytest.importorskip("numpydoc")
+    folder = tmp_path_factory.mktemp("reference")
+    (folder / "api").mkdir()
+    shutil.copy(ROOT / "docs" / "api" / "models.md", folder / "api")
+    (folder / "index.md").write_text("# Pages\n\n```{toctree}\napi/models\n```\n")
+    options = [
+        "-q",
+        "-c",
+        str(ROOT / "docs"),
+        "-D",
+        "exclude_patterns=notebooks",
+        "-D",
+        "suppress_warnings=myst",
+    ]
+    assert build.main([*options, str(folder), str(folder / "html")]) == 0
+    return open_page(folder / "html" / "api" / "models.html")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_purpose_of_an_estimator_is_on_the_screen_of_its_signature(reference, width):
+    reference.set_viewport_size({"width": width, "height": 900})
+    text, bottom = reference.evaluate(DESCRIPTION)
+    assert text == "Predict a class for a text or a pair of texts."
+    assert 0 < bottom < 900
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_at_the_top_of_a_page_of_the_api_are_whole(reference, width):
+    reference.set_viewport_size({"width": width, "height": 900})
+    names = reference.locator("table.autosummary td:first-child .pre")
+    assert "MultilabelClassifier" in names.all_text_contents()
+    assert set(names.evaluate_all("found => found.map(name => name.getClientRects().length)")) == {1}
