@@ -439,8 +439,8 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, GENERATORS):
         draw = random_state.integers if hasattr(random_state, "integers") else random_state.randint
         return int(draw(2**31 - 1))
-    is_whole = isinstance(random_state, int | np.integer | None)
-    if not is_whole or (random_state or 0) < 0:
+    is_seed = isinstance(random_state, int | np.integer | None) and not isinstance(random_state, bool)
+    if not is_seed or (random_state or 0) < 0:
         message = f"{random_state=} is not a seed; give a whole number, 0 or more, or a NumPy generator."
         raise InputError(message, random_state=random_state)
     return int(random_state or 0)

@@ -29,6 +29,20 @@ ALWAYS_STORED = {"pretrain": "corpus", "finetune": "task"}  # an option that onl
 EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # options of an engine with many devices
 
 
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; True and False are not.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    bool
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def is_whole(value: Any) -> bool:
     """Return whether a value is a whole number; True and False are not.
 
@@ -40,7 +54,7 @@ def is_whole(value: Any) -> bool:
     -------
     bool
     """
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and is_number(value)
 
 
 # Conditions on a value, each in words and as a test.
@@ -48,12 +62,12 @@ Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
 AT_MOST: Rules = ((f"at most {MOST:,}", lambda x: x <= MOST),)
 COUNT: Rules = (("a whole number, 0 or more", lambda x: is_whole(x) and x >= 0),)
 WHOLE: Rules = (("a whole number of at least 1", lambda x: is_whole(x) and x >= 1), *AT_MOST)
-POSITIVE: Rules = (("a finite number above 0", lambda x: 0 < x < math.inf),)
-NOT_NEGATIVE: Rules = (("a number, 0 or more", lambda x: x >= 0),)
-REAL: Rules = (("a number", lambda x: isinstance(x, int | float)),)
-FINITE: Rules = (("a finite number, 0 or more", lambda x: 0 <= x < math.inf),)
-RATE: Rules = (("a number of at least 0 and below 1", lambda x: 0 <= x < 1),)
-SHARE: Rules = (("a number above 0 and below 1", lambda x: 0 < x < 1),)
+POSITIVE: Rules = (("a finite number above 0", lambda x: is_number(x) and 0 < x < math.inf),)
+NOT_NEGATIVE: Rules = (("a number, 0 or more", lambda x: is_number(x) and x >= 0),)
+REAL: Rules = (("a number", is_number),)
+FINITE: Rules = (("a finite number, 0 or more", lambda x: is_number(x) and 0 <= x < math.inf),)
+RATE: Rules = (("a number of at least 0 and below 1", lambda x: is_number(x) and 0 <= x < 1),)
+SHARE: Rules = (("a number above 0 and below 1", lambda x: is_number(x) and 0 < x < 1),)
 
 
 def one_of(names: tuple[str, ...]) -> Rules:

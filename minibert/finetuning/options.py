@@ -20,6 +20,7 @@ from minibert.base.options import (
     Rules,
     RunOptions,
     TrainingArguments,
+    is_number,
     is_whole,
     one_of,
     option,
@@ -171,7 +172,7 @@ class SpanArguments:
     span_weight: float = option(
         0.5,
         "weight of the losses of the answer's start and end: 0.5 for their mean, 1 for their sum",
-        (("a number above 0 and at most 1", lambda x: 0 < x <= 1),),
+        (("a number above 0 and at most 1", lambda x: is_number(x) and 0 < x <= 1),),
     )
 
 
@@ -190,7 +191,7 @@ class FinetuneArguments(TrainingArguments):
     epochs: float | tuple[float, ...] | None = option(
         None,
         "passes over the training examples, or several numbers to try in turn, such as the paper's 2,3,4",
-        _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
+        _each((("a number above 0 and at most 1,000,000", lambda x: is_number(x) and 0 < x <= 1e6),)),
         numbers="number of epochs",
     )
     patience: int | None = option(
@@ -229,7 +230,7 @@ class FinetuneArguments(TrainingArguments):
         None,
         "the highest learning rate, or several to try in turn, such as the paper's "
         + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP),
-        _each((("finite numbers above 0", lambda x: 0 < x < math.inf),)),
+        _each((("finite numbers above 0", lambda x: is_number(x) and 0 < x < math.inf),)),
         flag="--lr",
         metavar="RATES",
         default="by task and by the width of the model",

@@ -19,6 +19,7 @@ from minibert.base.options import (
     SHARE,
     WHOLE,
     RunOptions,
+    is_number,
     option,
 )
 from minibert.base.paths import path_of
@@ -146,7 +147,7 @@ class PretrainOptions(RunOptions):
     mask_rates: tuple[float, float, float] = option(
         (0.8, 0.1, 0.1),
         "shares of these that are replaced by [MASK], left as they are, or replaced by a random token",
-        (("three numbers", lambda x: len(x) == 3 and all(isinstance(rate, int | float) for rate in x)),),
+        (("three numbers", lambda x: len(x) == 3 and all(map(is_number, x))),),
         metavar="MASK,SAME,RND",
         numbers="share",
         default="0.8,0.1,0.1",

@@ -835,7 +835,7 @@ def test_only_column_of_a_table_holds_the_words(model):
 def test_columns_of_unequal_length_and_invalid_seeds_are_refused():
     with pytest.raises(InputError, match="The table has 2 texts and 1 in second='b'; give each text one"):
         text_pairs({"a": ["x", "y"], "b": ["z"]}, "a", "b")
-    for state in ("abc", 1.5, -1, random.Random(0)):
+    for state in ("abc", 1.5, -1, True, random.Random(0)):
         with pytest.raises(InputError, match="random_state=.* is not a seed; give a whole number, 0 or more"):
             seed_of(state)
 
