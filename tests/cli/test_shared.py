@@ -70,6 +70,14 @@ def test_without_a_word_it_prints_its_help(capsys):
         ("info --model x", "minibert info: --model is not known here; see"),
         ("-- vocab a", "minibert: -- is not known here; see"),
         ("-v", "minibert: -v is not known here (did you mean --version?); see minibert --help\n"),
+        (
+            "finetune rte -o x -e 3 --lr -1e-3",
+            "finetune: -o and -e are not known here (did you mean --out? Did you",
+        ),
+        (
+            "export --to tf",
+            "export: --to is not known here (--onnx writes model.onnx as well; the model itself",
+        ),
         ("--verison", "--verison is not known here (did you mean --version?)"),
         ("--model m classify x", "the command comes first, and --model after it: minibert classify --model"),
         ("score squad a b --treshold=1", "--treshold is not known here (did you mean --threshold?)"),

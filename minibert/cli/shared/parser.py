@@ -65,6 +65,7 @@ ELSEWHERE = {
 }
 # What to give instead of a flag or, for "", instead of a word that a command does not take.
 _ASK = "give the question and the text without flags: minibert answer --model MODEL QUESTION TEXT"
+_FORMAT = "--onnx writes model.onnx as well; the model itself is in Hugging Face's format"
 _SHOWN = "progress is shown unless --quiet is given; leave it out"
 INSTEAD = {
     **dict.fromkeys((("minibert", "-v"), ("minibert", "-V")), "did you mean --version?"),
@@ -75,12 +76,13 @@ INSTEAD = {
     ("classify", "--text"): "give the text without a flag: minibert classify --model MODEL TEXT",
     ("answer", "--question"): _ASK,
     ("answer", "--context"): _ASK,
-    ("export", "--format"): "--onnx writes model.onnx as well; the model itself is in Hugging Face's format",
+    **dict.fromkeys((("export", "--format"), ("export", "--to")), _FORMAT),
     ("classify", "--data"): "for a table: minibert predict --model MODEL --data FILE --out DIR",
     ("predict", ""): "predict reads a file; for one text: minibert classify --model MODEL TEXT",
 }
 # What one letter is elsewhere.
 SHORT = {"o": "--out", "m": "--model", "e": "--epochs", "b": "--batch-size", "t": "--task"}
+_FLAG = re.compile(r"--|-[A-Za-z]")  # and no negative number
 # What argparse says, and what we say.
 SENTENCES = {
     r"argument (\S+): not allowed with argument (\S+)": r"\2 and \1 can't be given together; leave one out",
@@ -146,7 +148,7 @@ class Parser(argparse.ArgumentParser):
         if "are required: " in message:
             # A misspelt flag comes first: it may be why another one is missing.
             before = takewhile(lambda word: word != "--", self._words)  # no flags come after it
-            typed = [word for word in before if word.startswith("--")]
+            typed = [word for word in before if _FLAG.match(word)]
             flags = self._option_string_actions
             unknown = [word for word in typed if word.partition("=")[0] not in flags]
             if unknown:
