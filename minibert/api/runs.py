@@ -27,7 +27,7 @@ from minibert.model.ops import Ops
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import name_of_texts
-from minibert.reports.contents import FinetuneReport, HeldOutMetrics, PretrainReport
+from minibert.reports.contents import FilledGap, FinetuneReport, HeldOutMetrics, PretrainReport
 from minibert.reports.markup import framed
 from minibert.reports.page import REPORT_FILE
 from minibert.reports.results import REPORT, load_report, report_text
@@ -42,6 +42,12 @@ CORPUS = (
     "array, a column of a table, or a table with `column`"
 )
 BOOKS = "the books in the package"
+
+
+def _with_missing(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields in their order, and after them, as None, those of a TypedDict that are missing."""
+    missing = kind.__required_keys__ - fields.keys()
+    return fields | dict.fromkeys(sorted(missing))
 
 
 @explains_foreign_attributes
@@ -92,11 +98,10 @@ class Run(Generic[Report], metaclass=ExplainsNames):
             report = read_json(folder / REPORT, PretrainReport, "let resume=True write it again")
         except MissingFile as error:
             raise absent from error
-        # What may be null may also be missing: then it becomes None here.
-        if report.get("held_out") is not None:
-            report["held_out"] = dict.fromkeys(HeldOutMetrics.__required_keys__) | report["held_out"]
-        report["examples"] = [{"answer": None} | example for example in report["examples"]]
-        pretrained: Any = dict.fromkeys(PretrainReport.__required_keys__) | report
+        pretrained: Any = _with_missing(PretrainReport, report)
+        if pretrained["held_out"] is not None:
+            pretrained["held_out"] = _with_missing(HeldOutMetrics, pretrained["held_out"])
+        pretrained["examples"] = [_with_missing(FilledGap, example) for example in report["examples"]]
         return cls(folder, pretrained)
 
     @cached_property

@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import inspect
+import json
 import re
 
 import numpy as np
@@ -104,6 +105,8 @@ def test_run_resumes_in_its_folder_and_opens_from_it(tmp_path):
     assert [line["step"] for line in run.metrics() if "mlm_loss" in line] == [1, 2, 3, 4, 5, 6]
     again = Run.open(tmp_path / "run")
     assert repr(again) == repr(run) and str(again) == str(run)
+    stored = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert list(again.report) == list(stored) and list(again.report["held_out"]) == list(stored["held_out"])
     with pytest.raises(InputError, match=r"cannot be resumed with .*seed"):
         minibert.pretrain(corpus, steps=6, resume=True, **more | {"seed": 4})
     with pytest.raises(InputError, match=r"holds no finished run .report.json is missing.; name one"):
