@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from operator import index
 from reprlib import repr as short
-from typing import SupportsIndex, overload
+from typing import overload
 
 from minibert.base.errors import InputError
 from minibert.core.wordpiece import SPECIAL_TOKENS
@@ -125,12 +125,14 @@ class FamiliarNames:
 
     def _piece(self, piece_id: int) -> str:
         """Return the piece with an id."""
-        if not isinstance(piece_id, SupportsIndex):
-            raise InputError(f"ids has {short(piece_id)}, which is not an id; give whole numbers.")
-        if not 0 <= index(piece_id) < len(self.vocab):
+        try:
+            number = index(piece_id)
+        except TypeError as error:
+            raise InputError(f"ids has {short(piece_id)}, which is not an id; give whole numbers.") from error
+        if not 0 <= number < len(self.vocab):
             problem = f"id {piece_id} is outside the vocabulary of {len(self.vocab)} pieces"
             raise InputError(f"{problem}; give one from 0 to {len(self.vocab) - 1}.", ids=piece_id)
-        return self.vocab[piece_id]
+        return self.vocab[number]
 
     def batch_decode(
         self,

@@ -1,5 +1,6 @@
 """Names of transformers that a tokenizer has, given what they do not take."""
 
+import numpy as np
 import pytest
 
 from minibert import Tokenizer
@@ -20,6 +21,11 @@ def tokenizer():
         ("convert_tokens_to_ids", ["ship", None], "tokens has None, which is not a piece; give strings."),
         ("convert_ids_to_tokens", "ship", "ids has 's', which is not an id; give whole numbers."),
         ("convert_ids_to_tokens", None, "ids has None, which is not an id; give whole numbers."),
+        (
+            "convert_ids_to_tokens",
+            np.array([[5, 6]]),
+            "ids has array([5, 6]), which is not an id; give whole numbers.",
+        ),
         ("convert_ids_to_tokens", [5, 6.0], "ids has 6.0, which is not an id; give whole numbers."),
         ("batch_decode", None, "sequences=None is not a list of sequences; give lists of ids."),
         ("batch_decode", [5, 6], "ids=5 is not a list of ids; give whole numbers."),
