@@ -147,7 +147,11 @@ def explains_unknown_arguments(
             return _advice_for_method(type(self), name, names, unknown)
 
         if len(args) > len(positional):
-            how = "give the others by their names." if len(positional) > 1 else "give pairs as tuples."
+            how = "leave the others out."
+            if len(names) > len(positional):
+                how = "give the others by their names."
+            elif len(positional) == 1:
+                how = "give pairs as tuples."
             raise TypeError(f"{name}() takes only {', '.join(positional)} without a name; {how}")
         refuse_unknown(kwargs, names, name, advise)
         return method(self, *args, **kwargs)

@@ -181,6 +181,7 @@ MISUSES = {
     "labels: beside their texts": "TextClassifier('model').fit(list(zip(FEW, XY)))",
     "fit: a data set, from transformers": "TextClassifier('model').fit(train_dataset=FEW)",
     "fit: a number of epochs without a name": "TextClassifier('model').fit(FEW, XY, 3)",
+    "score: weights of rows without a name": "load('tuned').score(FEW, XY, XY)",
     "evaluate: metrics": "load('tuned').evaluate(FEW, XY, metrics=['f1'])",
     "predict: a question and a paragraph": "QuestionAnswerer('model').predict('who?', 'a whale')",
     "parameter: True for a number of layers": "TextClassifier('model', freeze=True).fit(FEW, XY)",
