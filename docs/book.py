@@ -291,7 +291,7 @@ def printer() -> str | None:
 
 
 def joined(outputs: list[Any]) -> list[Any]:
-    """Join what a cell printed in a row, however slowly it came; what lies between keeps its place.
+    """Join texts that a cell printed one after another; pictures and tables between them keep their places.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ KEPT = "tag_answer"  # of one whose code is printed all the same
 WHOLE = 16  # lines of code or output that are not divided between two pages, at most
 TASK, TASK_WHOLE = "# Exercise ", 45  # how a stub and an answer begin, and lines that are not divided there
 FITS, FITS_SMALL = 108, 120  # characters of a line of code, and of one that is printed smaller
-LAST_FRAME = " On paper it stands still, at its last frame; on the site and in the notebook it moves."
+LAST_FRAME = " This is its last frame; on the site and in the notebook it moves."
 FRAME = "<p class='frame'>A page to try things on stands here on the site and in the notebook.</p>"
 PAGE = """<!doctype html>
 <html lang="en">

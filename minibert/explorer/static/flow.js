@@ -3,8 +3,8 @@
 // The whole way from the text to what the model says, a row for each layer. Each part has a thumbnail of its numbers, a
 // row of pixels for each piece, and leads to the section that shows them.
 
-const TOLD = 4; // of what the model says
-const FEW = 2e5; // pixels that a keystroke may wait for
+const LIKELIEST = 4; // guesses or classes
+const QUICK = 2e5; // so many pixels are drawn at once; more wait until the page is at rest
 
 function showFlow(explorer) {
   const list = byId("flow-rows");
@@ -28,7 +28,7 @@ function showFlow(explorer) {
   const rest = rested(() => draw(explorer.scene));
   explorer.view(
     (s) => [s.bert, s.run, s.watched, s.pieces, s.dark],
-    (s) => (pixelsOf(s) <= FEW ? draw(s) : rest()),
+    (s) => (pixelsOf(s) <= QUICK ? draw(s) : rest()),
   );
 }
 
@@ -57,7 +57,7 @@ function flowOf(explorer, s) {
   if (result.logits === null) return rows;
   const vector = part("what it reads", "hidden", chosenVector(s, last), [readBy(s, hidden[last])]);
   const to = s.task ? "answer" : "guesses";
-  const said = { ...part(result.title, to, {}, []), shares: likeliest(result, TOLD) };
+  const said = { ...part(result.title, to, {}, []), shares: likeliest(result, LIKELIEST) };
   return [...rows, row("head", s.task ? "Output layer" : "Masked-LM head", [vector, said])];
 }
 
