@@ -47,7 +47,7 @@ _MEASURED = Foreign(("evaluations",), "Fine-tuning evaluates the model after eve
 _RECORDED = Foreign((), "Every step is recorded in metrics.jsonl of the run; leave it out.")
 _KEPT = Foreign((), "A run is never written over; give another folder, or resume the run.")
 _BOTH = Foreign((), "Training ends with an evaluation; leave it out.")
-_SCHEME = Foreign((), "Tags say by themselves whether they are BIO, BIOES or others; leave it out.")
+_SCHEME = Foreign((), "The scheme, such as BIO or BIOES, is recognised from the tags; leave it out.")
 _THRESHOLD = Foreign((), "Thresholds are chosen on dev; compare predict_proba(X) with one of your own.")
 _CALLBACK = Foreign(("on_log",), "It is a function, which is given the number of a step and its values.")
 
