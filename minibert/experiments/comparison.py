@@ -19,7 +19,7 @@ from minibert.base.foreign_names import explains_foreign_attributes
 from minibert.base.options import PRETRAINING_FILE
 from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
-from minibert.finetuning.examples import asked_examples
+from minibert.finetuning.examples import EvaluationData
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
 from minibert.pretraining.options import PretrainOptions
@@ -328,7 +328,7 @@ class Comparison:
             raise InputError(f"The data that it was fine-tuned on, '{data}', are not there.")
         checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS, -1)
         require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
-        examples = asked_examples(task, run.folder, None, "dev", same_task=True)
+        examples = EvaluationData(task, run.folder, None, "dev").read(same_task=True)
         predictions = stored_predictions(run.folder, len(examples))
         now = task.score(examples, predictions)[task.metric]
         then = run.report["scores"].get(task.metric, math.nan)

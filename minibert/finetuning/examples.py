@@ -256,25 +256,6 @@ class EvaluationData:
         return dev if split == "dev" else train
 
 
-def asked_examples(
-    task: Task, folder: Path, data: str | Path | None, split: str, same_task: bool
-) -> list[Any]:
-    """Read the examples that a fine-tuned model is asked about, as `EvaluationData` describes them.
-
-    Parameters
-    ----------
-    task, folder, data, split
-        As for `EvaluationData`.
-    same_task : bool
-        As for its method `read`.
-
-    Returns
-    -------
-    list
-    """
-    return EvaluationData(task, folder, data, split).read(same_task)
-
-
 def _divided(task: Task, folder: Path, options: FinetuneOptions, data: Path, split: str) -> list[Any]:
     """Read the train or dev part of the data that a run divided, by the columns of the training.
 

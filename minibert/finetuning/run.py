@@ -31,7 +31,6 @@ from minibert.finetuning.examples import (
     ANSWERS,
     EvaluationData,
     Rows,
-    asked_examples,
     trained_texts,
     warn_of_trained_texts,
 )
@@ -452,7 +451,7 @@ def _majority(
         raise InputError(f"{problem}; leave it out.", majority=True)
     folder = None if data is None or Path(data).is_file() else data  # a single file has no train split
     reader = model.task if folder is None else reader
-    train = asked_examples(reader, model.folder, folder, "train", same_task=same_task)
+    train = EvaluationData(reader, model.folder, folder, "train").read(same_task)
     return iter(submissions.majority(train, count))
 
 

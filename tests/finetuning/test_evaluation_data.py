@@ -18,7 +18,7 @@ from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
 from minibert.data.tables import read_texts
-from minibert.finetuning.examples import asked_examples, read_examples, text_checksums
+from minibert.finetuning.examples import EvaluationData, read_examples, text_checksums
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import evaluate, finetune, predict, predicted_text
 from minibert.tasks import registry
@@ -50,7 +50,7 @@ def of_a_folder(table, tmp_path_factory):
 
 
 def asked(run, data, split, same_task=True):
-    return asked_examples(registry.create("classify"), run, data, split, same_task)
+    return EvaluationData(registry.create("classify"), run, data, split).read(same_task)
 
 
 def parts(run):
@@ -93,7 +93,9 @@ def test_a_copy_whose_columns_have_other_names_means_its_dev_part(of_a_file, tab
     expected["source"] = f"{renamed}, dev"
     assert evaluate(of_a_file, renamed, columns=columns, engine="numpy") == expected
     for split, part in zip(("train", "dev"), parts(of_a_file), strict=True):
-        assert asked_examples(registry.create("classify", columns), of_a_file, renamed, split, True) == part
+        assert (
+            EvaluationData(registry.create("classify", columns), of_a_file, renamed, split).read(True) == part
+        )
 
 
 def test_other_columns_of_the_divided_file_are_read_in_the_rows_held_out(of_a_file, tmp_path):
@@ -105,7 +107,7 @@ def test_other_columns_of_the_divided_file_are_read_in_the_rows_held_out(of_a_fi
     held_out = [rows[int(example.id)] for example in parts(run)[1]]
     assert len(held_out) == 20
     for columns, first, label in (({"text": "other"}, 1, 2), ({"label": "odd"}, 0, 3)):
-        found = asked_examples(registry.create("classify", columns), run, more, "dev", True)
+        found = EvaluationData(registry.create("classify", columns), run, more, "dev").read(True)
         assert [example[1::2] for example in found] == [(row[first], row[label]) for row in held_out]
     with pytest.raises(InputError, match=r"more.tsv' has 101 examples with these columns, and .* 100; leave"):
         evaluate(run, more, columns={"text": "1", "label": "3", "header": "no"}, engine="numpy")
