@@ -82,7 +82,7 @@ HARM = {
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Limits of a test."""
-    monkeypatch.setattr(grading, "SECONDS", 2.0)
+    monkeypatch.setattr(grading, "SECONDS", 4.0)  # on a busy machine a right answer may take two
     monkeypatch.setattr(confined, "PATIENCE", 30.0)
     monkeypatch.setattr(confined, "MEMORY", 2**28)
     monkeypatch.setattr(confined, "MOST", 2**22)
@@ -123,8 +123,6 @@ def test_a_cheat_is_refused_with_its_reason(kind, monkeypatch, tmp_path):
     ),
 )  # fmt: skip
 def test_an_answer_does_no_harm(kind, monkeypatch, tmp_path):
-    if kind in ("never ends", "sleeps"):
-        monkeypatch.setattr(grading, "SECONDS", 3.0)  # the right answer beside it takes a tenth of one
     chapters = only(monkeypatch, "01")
     target = tmp_path / "precious"
     target.write_text("precious")
