@@ -1,5 +1,6 @@
 """Compute the coordinates of curves for the plot `templates/picture.svg.j2`."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -131,6 +132,7 @@ def picture(
     def y(value: Any) -> Any:
         return TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
+    beside = list(_beside([(y(value), name) for value, name in lines]))
     paths = [Path("line", [(LEFT, y(value)), (WIDTH - RIGHT, y(value))]) for value, _ in lines]
     for position, _ in marks:
         if position:  # a mark at 0 coincides with the vertical axis
@@ -153,10 +155,7 @@ def picture(
         "heights": [(_tick(scale * tick), y(tick)) for tick in heights],
         "places": [(_tick(position), x(position)) for position in positions],
         "bands": [(y(band[0]), y(band[1]), band[2])] if band else [],
-        "texts": [
-            *_beside([(y(value), name) for value, name in lines]),
-            *_above([(x(position), name) for position, name in marks]),
-        ],
+        "texts": [*beside, *_above([(x(position), name) for position, name in marks], beside)],
         "paths": paths,
         "dots": [
             (curve.kind, x(position), y(value), _dot_name(curve, axis, position, words(value)))
@@ -281,15 +280,32 @@ def _beside(lines: Sequence[tuple[float, str]]) -> Any:
         before = y
 
 
-def _above(marks: Sequence[tuple[float, str]]) -> Any:
-    """Write the name of each mark next to its line, lower down if it would overlap another name."""
-    ends: list[float] = []  # where the last name of each row ends
+def _above(marks: Sequence[tuple[float, str]], beside: Sequence[Any]) -> Any:
+    """Write the name of each mark next to its line, lower down if it would overlap another name.
+
+    Parameters
+    ----------
+    marks : sequence of (float, str)
+        Where each line is, and its name.
+    beside : sequence of (float, float, str, str)
+        The names of horizontal lines, as `_beside` yields them.
+
+    Yields
+    ------
+    (float, float, str, str)
+        As from `_beside`.
+    """
+    ends: dict[int, float] = {}  # row -> where its last name ends
+    taken = [(right - LETTER * len(name), y) for right, y, _, name in beside]
     for x, name in marks:
-        free = (row for row, end in enumerate(ends) if end <= x)
-        row = next(free, len(ends))
         end = x + LETTER * (len(name) + 1)
-        ends[row : row + 1] = [end]
-        yield x + 4, TOP + LINE * (row + 0.6), "start", name
+        for row in itertools.count():
+            height = TOP + LINE * (row + 0.6)
+            is_taken = any(begin < end and abs(y - height) < LINE for begin, y in taken)
+            if ends.get(row, 0.0) <= x and not is_taken:
+                break
+        ends[row] = end
+        yield x + 4, height, "start", name
 
 
 def _room(values: np.ndarray) -> tuple[float, float]:

@@ -91,6 +91,18 @@ def test_names_of_lines_and_marks_that_are_close_stand_apart():
     assert rows[0] >= 12 + 24 / 2  # below the upper end of the plot by half a line or more
 
 
+def test_the_name_of_a_mark_gives_way_to_that_of_a_line():
+    marks = [(0, "10"), (80, "32")]
+    heights = {}
+    for value in (3.5, 5.9):
+        lines = [(value, "held out, its context shuffled")]
+        texts = picture("loss", [Curve("loss", SLOPE)], FORMAT, lines=lines, marks=marks)["texts"]
+        heights[value] = [y for _, y, anchor, _ in texts if anchor == "start"]
+    first, second = heights[3.5]
+    assert first == second
+    assert heights[5.9][0] == first and heights[5.9][1] > first + 12
+
+
 def test_minutes_have_ticks_between_whole_ones_and_millions_are_short():
     minutes = picture("loss", [Curve("loss", SLOPE * (0.005, 1))], FORMAT, axis="minutes")
     assert [name for name, _ in minutes["places"]] == ["0", "0.1", "0.2", "0.3", "0.4", "0.5"]
