@@ -472,11 +472,15 @@ def _metrics(path: Path) -> Iterator[dict[str, float]]:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, without their ends."""
-    rest = b""
+    unfinished: list[bytes] = []  # pieces of a line that may be very long, and are joined only once
     for piece in byte_pieces(path, streams=False):
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from lines
-    yield rest
+        first, *others = piece.split(b"\n")
+        unfinished.append(first)
+        if others:
+            yield b"".join(unfinished)
+            yield from others[:-1]
+            unfinished = others[-1:]
+    yield b"".join(unfinished)
 
 
 class EventFile:
