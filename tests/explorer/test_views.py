@@ -107,12 +107,12 @@ def choose(page, layer, head):
 
 def point_at_cell(page, query, key):
     """Move the pointer to a place of the matrix."""
-    page.locator("#matrix").scroll_into_view_if_needed()
-    box = page.locator("#matrix canvas").bounding_box()
+    canvas = page.locator("#matrix canvas")
     n = page.evaluate("explorer.scene.n")
     left = page.evaluate("gridOf(byId('matrix'), explorer.scene.n).gutter")
-    cell = (box["width"] - left) / n
-    page.mouse.move(box["x"] + left + (key + 0.5) * cell, box["y"] + left + (query + 0.5) * cell)
+    cell = (canvas.bounding_box()["width"] - left) / n
+    # Once the page, which scrolls smoothly, stands still.
+    canvas.hover(position={"x": left + (key + 0.5) * cell, "y": left + (query + 0.5) * cell})
     drawn(page)
 
 
