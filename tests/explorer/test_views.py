@@ -966,7 +966,7 @@ def test_hidden_states_show_norms_and_the_nearest_pieces(page, model):
     best = np.argsort(-cosines, kind="stable")[:8]
     assert texts(page, "#nearest-rows th") == [model.tokenizer.vocab[one] for one in best]
     assert np.allclose(column(page, "#nearest-rows", 2), cosines[best], atol=1e-3)
-    page.mouse.move(box["x"] + 2.5 * cell, box["y"] + 2.5 * row)
+    page.locator("#states canvas").hover(position={"x": 2.5 * cell, "y": 2.5 * row})
     shown = page.locator("#states-at").text_content()
     assert shown.startswith(f"after layer 2, norm of 2 charming: {np.linalg.norm(states[2][2]):.4f};")
     for key in ("ArrowDown", "ArrowRight"):
