@@ -73,8 +73,7 @@ def test_killed_at_ten_random_moments_and_resumed_a_run_ends_with_the_same_bytes
         process.communicate()
         kills += process.returncode == -signal.SIGKILL
     assert kills == 10
-    for left in (".step-000000002.safetensors.k1ll3d_x.tmp", ".tmpK1ll3d"):  # by a kill while saving
-        (out / "checkpoints" / left).touch()
+    (out / "checkpoints" / ".step-000000002.safetensors.k1ll3d_x.tmp").touch()  # by a kill while saving
     finish(start(corpus, out, "--resume"))
     assert_same_run(out, uninterrupted)
     assert not list(out.rglob(".*"))
