@@ -326,7 +326,7 @@ class Comparison:
         data = getattr(run.options, "data", "")
         if not os.path.exists(data):  # False as well of a name that is too long
             raise InputError(f"The data that it was fine-tuned on, '{data}', are not there.")
-        checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS, -1)
+        checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS, -1)  # -1: no file has this checksum
         require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
         examples = EvaluationData(task, run.folder, None, "dev").read(same_task=True)
         predictions = stored_predictions(run.folder, len(examples))
