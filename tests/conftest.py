@@ -1,5 +1,6 @@
 """What all tests share: one thread per library, and a switch that makes a missing dependency a failure."""
 
+import logging
 import os
 import signal
 import time
@@ -107,6 +108,16 @@ def _is_representative(item, wanted):
         given[name] in values if isinstance(values, list) else given[name] == values
         for name, values in wanted.items()
     )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Take away the handlers of messages that a test, or a library that it imports, has left on the root."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 _counted = 0.0  # of this process's processor seconds, those that a report has

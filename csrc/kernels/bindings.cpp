@@ -1,4 +1,4 @@
-// The only file that knows Python, with engine.h and arrays.h: what the module has in it, by name.
+// The only file that knows Python, with engine.h, arrays.h and gil.h: what the module has in it, by name.
 
 #include <exception>
 #include <memory>

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "arrays.h"
+#include "gil.h"
 #include "kernels.h"
 #include "memory.h"
 
@@ -70,7 +71,7 @@ class Engine {
         expect("b", B.rows, A.columns, "rows");
         expect("out", C.rows, A.rows, "rows");
         expect("out", C.columns, B.columns, "columns");
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->gemm(pool_, A.rows, B.columns, A.columns, A.view, B.view, C.data, C.row, add, {}, narrow_);
     }
 
@@ -86,7 +87,7 @@ class Engine {
             if (b.data != nullptr) {
                 expect("bias", b.size, W.columns, "elements");
             }
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<decltype(zero)>().linear(pool_, X.rows, W.columns, X.columns, X.view, W.view, b.data,
                                                   Y.data, Y.row, narrow_);
         });
@@ -103,7 +104,7 @@ class Engine {
             auto *Y = whole<T>("y", y, X.rows, W.columns);
             expect("weight", W.rows, X.columns, "rows");
             expect("bias", b.size, W.columns, "elements");
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<T>().linear_gelu(pool_, X.rows, W.columns, X.columns, X.view, W.view, b.data,
                                           tanh_form, U, Y, narrow_);
         });
@@ -123,7 +124,7 @@ class Engine {
             expect("gradient", G.rows, X.rows, "rows"), expect("gradient", G.columns, W.columns, "columns");
             auto *n = sized<float>("nll", nll, X.rows);
             auto *found = sized<int32_t>("best", best, X.rows);
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<decltype(zero)>().linear_softmax_cross_entropy(pool_, X.rows, W.columns, X.columns,
                                                                         X.view, W.view, b, l.data, G.data,
                                                                         G.row, n, found, narrow_);
@@ -139,7 +140,7 @@ class Engine {
             auto *U = whole<T>("u", u, dY.rows, W.columns);
             auto *dU = whole<T>("du", du, dY.rows, W.columns);
             expect("weight", W.rows, dY.columns, "rows");
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<T>().linear_gelu_backward(pool_, dY.rows, W.columns, dY.columns, dY.view, W.view,
                                                    tanh_form, U, dU, narrow_);
         });
@@ -156,7 +157,7 @@ class Engine {
             auto begin = borders(cu_seqlens, queries, Q, K, causal);
             like("v", V, K), like("y", Y, Q);
             Drop dropped = dropout_of(drop, Q.T_);
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<X>().attention(pool_, begin.tokens.size - 1, begin.tokens.data, begin.queries.data,
                                         Q.A, Q.D, {Q.data, Q.stride}, {K.data, K.stride}, {V.data, V.stride},
                                         causal, dropped, {Y.data, Y.stride}, S);
@@ -178,7 +179,7 @@ class Engine {
             like("v", V, K), like("y", Y, Q), like("dy", dY, Q);
             like("dq", dQ, Q), like("dk", dK, K), like("dv", dV, K);
             Drop dropped = dropout_of(drop, Q.T_);
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<X>().attention_backward(
                 pool_, begin.tokens.size - 1, begin.tokens.data, begin.queries.data, Q.A, Q.D,
                 {Q.data, Q.stride}, {K.data, K.stride}, {V.data, V.stride}, causal, dropped,
@@ -190,7 +191,7 @@ class Engine {
     void gelu(const py::array &x, const py::array &y, bool tanh_form) {
         auto X = all<const float>("x", x);
         auto *Y = like<float>("y", y, x);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->gelu(pool_, X.size, X.data, Y, tanh_form);
     }
 
@@ -198,14 +199,14 @@ class Engine {
         auto X = all<const float>("x", x);
         auto *dY = like<const float>("dy", dy, x);
         auto *dX = like<float>("dx", dx, x);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->gelu_backward(pool_, X.size, dY, X.data, dX, tanh_form);
     }
 
     void tanh(const py::array &x, const py::array &y) {
         auto X = all<const float>("x", x);
         auto *Y = like<float>("y", y, x);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->tanh(pool_, X.size, X.data, Y);
     }
 
@@ -213,7 +214,7 @@ class Engine {
         auto Y = all<const float>("y", y);
         auto *dY = like<const float>("dy", dy, y);
         auto *dX = like<float>("dx", dx, y);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->tanh_backward(pool_, Y.size, dY, Y.data, dX);
     }
 
@@ -224,7 +225,7 @@ class Engine {
             refuse("drop", "is empty, and there is nothing else to do here");
         }
         Drop dropped = dropout_of(drop, X.rows);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->dropout(pool_, X.rows, X.columns, X.data, Y, dropped);
     }
 
@@ -237,7 +238,7 @@ class Engine {
                 expect("weights", W.size, X.rows, "elements");
             }
             expect("sums", S.size, X.columns, "elements");
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<decltype(zero)>().column_sums(pool_, X.rows, X.columns, X.data, X.row, W.data,
                                                        S.data, add);
         });
@@ -246,7 +247,7 @@ class Engine {
     void scale_rows(const py::array &x, const py::array &weights) {
         auto X = rows<float>("x", x);
         auto *w = sized<const float>("weights", weights, X.rows);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->scale_rows(pool_, X.rows, X.columns, X.data, X.row, w);
     }
 
@@ -257,7 +258,7 @@ class Engine {
         auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
         auto *out = whole<float>("y", y, T, H);
         auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->layer_norm(pool_, T, H, X.data, g, b, eps, out, m, i);
     }
 
@@ -271,7 +272,7 @@ class Engine {
         auto *g = sized<const float>("gamma", gamma, H);
         auto *out = whole<float>("dx", dx, T, H);
         auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->layer_norm_backward(pool_, T, H, upstream, X.data, m, i, g, out, dg, db, add);
     }
 
@@ -289,7 +290,7 @@ class Engine {
             auto *s = whole<A>("sum", sum, T, H), *result = whole<A>("y", y, T, H);
             auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
             Drop dropped = dropout_of(drop, T);
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<A>().dropout_residual_layer_norm(pool_, T, H, X.data, o, c, dropped, g, b, eps, s,
                                                           result, m, i);
         });
@@ -316,7 +317,7 @@ class Engine {
             auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
             auto *dc = sized<float>("dbias", dbias, H);
             Drop dropped = dropout_of(drop, T);
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<X>().dropout_residual_layer_norm_backward(pool_, T, H, upstream, S.data, m, i, g,
                                                                    dropped, ds, d_out, dg, db, dc, true);
         });
@@ -341,7 +342,7 @@ class Engine {
         by_type(y, [&](auto zero) {
             using X = decltype(zero);
             auto *total = whole<X>("sum", sum, T, H), *result = whole<X>("y", y, T, H);
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<X>().embedding_layer_norm(pool_, T, H, w.data, W.data, p.data, P.data, s.data,
                                                    G.data, g, b, eps, dropped, total, result, m, i);
         });
@@ -361,7 +362,7 @@ class Engine {
             auto *ds = whole<float>("dsum", dsum, T, H);
             auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
             Drop dropped = dropout_of(drop, T);
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<X>().embedding_layer_norm_backward(pool_, T, H, upstream, S.data, m, i, g, dropped,
                                                             ds, dg, db, true);
         });
@@ -375,7 +376,7 @@ class Engine {
         expect("labels", l.size, L.rows, "elements");
         auto *n = sized<float>("nll", nll, L.rows);
         auto *b = sized<int32_t>("best", best, L.rows);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->softmax_cross_entropy(pool_, L.rows, L.columns, L.data, L.row, l.data, n, b);
     }
 
@@ -384,7 +385,7 @@ class Engine {
             auto W = whole_rows<const decltype(zero)>("table", table);
             auto i = indices("ids", ids, W.rows);
             auto *o = whole<float>("out", out, i.size, W.columns);
-            py::gil_scoped_release released;
+            WithoutGil released;
             kernels_->on<decltype(zero)>().gather(pool_, i.size, W.columns, i.data, W.data, o);
         });
     }
@@ -393,26 +394,26 @@ class Engine {
         auto W = whole_rows<float>("table", table);
         auto i = indices("ids", ids, W.rows);
         auto *r = whole<const float>("rows", rows, i.size, W.columns);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->scatter_add(pool_, i.size, W.columns, i.data, r, W.data);
     }
 
     void accumulate(const py::array &total, const py::array &extra) {
         auto X = all<const float>("extra", extra);
         auto *t = like<float>("total", total, extra);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->accumulate(pool_, X.size, t, X.data);
     }
 
     void clear(const py::array &x) {
         auto X = all<float>("x", x);
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->clear(pool_, X.size, X.data);
     }
 
     double global_norm(const py::array &x) {
         auto X = line<const float>("x", x);
-        py::gil_scoped_release released;
+        WithoutGil released;
         return kernels_->global_norm(pool_, X.size, X.data);
     }
 
@@ -421,7 +422,7 @@ class Engine {
         if (X.rows > X.columns) {
             refuse("x", "has more rows than columns");
         }
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->orthogonalise(pool_, X.rows, X.columns, X.data, narrow_);
     }
 
@@ -441,13 +442,13 @@ class Engine {
             }
             end = ranges[k];
         }
-        py::gil_scoped_release released;
+        WithoutGil released;
         kernels_->adamw(pool_, P.size, P.data, g, first, second, K, ranges,
                         {lr, beta1, beta2, eps, weight_decay, m_scale, v_scale, clip, clears});
     }
 
     double multiply_add_rate(double seconds, bool narrow) {
-        py::gil_scoped_release released;
+        WithoutGil released;
         return kernels_->multiply_add_rate(pool_, seconds, narrow);
     }
 

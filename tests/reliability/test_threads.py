@@ -43,6 +43,28 @@ assert reached.wait(300)
 sys.exit(7)
 """
 
+# Another thread is in a product of matrices, nearly always, when the interpreter exits.
+EXITS_IN_A_PRODUCT = """
+import sys, threading
+import numpy as np
+from minibert.engines.cpp import _kernels
+
+engine = _kernels.Engine(_kernels.available()[0], 2)
+a, out = np.ones((2, 1000, 1000), np.float32)
+reached = threading.Event()
+
+
+def multiply():
+    while True:
+        engine.gemm(a, a, out, False)
+        reached.set()
+
+
+threading.Thread(target=multiply, daemon=True).start()
+assert reached.wait(300)
+sys.exit(7)
+"""
+
 
 def answers(bert, text):
     """Vectors and guesses of a model."""
@@ -83,5 +105,13 @@ def test_a_model_works_in_a_fork_after_it_was_used(model, engine):
 def test_the_interpreter_exits_in_a_step(tmp_path, where, engine):
     corpus = write_corpus(tmp_path / "animals.txt")
     command = [sys.executable, "-c", EXITS, where, engine, str(corpus), str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_the_interpreter_exits_while_another_thread_is_in_a_kernel(attempt):
+    pytest.importorskip("minibert.engines.cpp._kernels")
+    command = [sys.executable, "-c", EXITS_IN_A_PRODUCT]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
