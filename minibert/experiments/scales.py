@@ -122,15 +122,15 @@ SCALES = {
             tasks={
                 "": {
                     "train_examples": 10000,
-                    "epochs": 4.0,
+                    "epochs": 8.0,
                     "max_length": 128,
                     "batch_size": 32,
-                    "learning_rates": 2e-4,
+                    "learning_rates": 5e-4,
                     "width": 192,
                     "dtype": "auto",
                 },
                 "squad": {"max_length": 256, "dev_examples": 2000},
-                "ner": {"batch_size": 8},
+                "ner": {"learning_rates": 1e-3},
             },
             seeds=2,
         ),
