@@ -105,9 +105,9 @@ SCALES = {
         ),
         Scale(
             "box",
-            "The shape, text and optimizer of the BERT in the package, with a twelfth of its tokens",
+            "The shape, text and optimizer of the BERT in the package, with a fifth of its tokens",
             pretraining={
-                "steps": 6000,
+                "steps": 16000,
                 "batch_size": 32,
                 "vocab_size": 8192,
                 "max_positions": 256,
@@ -122,15 +122,15 @@ SCALES = {
             tasks={
                 "": {
                     "train_examples": 10000,
-                    "epochs": 8.0,
+                    "epochs": 4.0,
                     "max_length": 128,
                     "batch_size": 32,
-                    "learning_rates": 5e-4,
+                    "learning_rates": 2e-4,
                     "width": 192,
                     "dtype": "auto",
                 },
                 "squad": {"max_length": 256, "dev_examples": 2000},
-                "ner": {"learning_rates": 1e-3},
+                "ner": {"epochs": 8.0, "learning_rates": 5e-4},
             },
             seeds=2,
         ),
