@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "support")]
 
 import book  # noqa: E402
+import picture  # noqa: E402
+import reference  # noqa: E402
 
 project = "minibert"
 copyright = "the authors of minibert, Apache-2.0"
@@ -37,6 +39,7 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc's sections say them
+toc_object_entries_show_parents = "hide"  # "encode", not "Bert.encode", in the contents of a page
 numpydoc_show_class_members = False
 default_role = "code"
 
@@ -197,28 +200,6 @@ def list_promises(app: Any, page: str, content: list[str]) -> None:
         content[0] = content[0].replace(page_of_promises.MARK, page_of_promises.table(promises))
 
 
-DESCRIBED = re.compile(r"^\.\. (currentmodule|autoclass|autofunction|autoexception):: (\S+)", re.M)
-FIRST_PART = re.compile(r"^(?:## |```\{eval-rst\})", re.M)  # what follows the introduction of a page
-
-
-def list_names(app: Any, page: str, content: list[str]) -> None:
-    """Put a table of what a page of the API describes behind its introduction: names and first sentences."""
-    if not page.startswith("api/"):
-        return
-    module, names = "", []
-    for directive, name in DESCRIBED.findall(content[0]):
-        if directive == "currentmodule":
-            module = name
-        elif name.startswith("minibert."):
-            names.append(f"   ~{name}")
-        else:
-            names.append(f"   ~{module}.{name}")
-    table = "\n".join(["```{eval-rst}", ".. autosummary::", "   :nosignatures:", "", *names, "```", "", ""])
-    begin = FIRST_PART.search(content[0])
-    if len(names) > 1 and begin:
-        content[0] = content[0][: begin.start()] + table + content[0][begin.start() :]
-
-
 def describe_below(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Put a description behind "name : " on the line below, where numpydoc looks for it.
 
@@ -257,6 +238,13 @@ def put_explorer(app: Any, exception: Exception | None) -> None:
         minibert.show("english", text=FIRST_SENTENCE).save(Path(app.outdir) / EXPLORER)
 
 
+def put_picture(app: Any, page: str, content: list[str]) -> None:
+    """Draw what the model in the package makes of a sentence, where the landing page has a mark for it."""
+    if picture.MARK in content[0]:
+        drawn = picture.draw(picture.read(minibert.load("english"), FIRST_SENTENCE))
+        content[0] = content[0].replace(picture.MARK, f"```{{raw}} html\n{drawn}\n```")
+
+
 def put_notebooks(app: Any, config: Any) -> None:
     """Put the notebooks where Sphinx looks: with the tag `solved`, chapters of the book for the open ones."""
     folder = Path(app.srcdir) / "notebooks"
@@ -271,15 +259,19 @@ def setup(app: Any) -> None:
     app.add_config_value("book_folder", str(book.BOOK), "env")
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("config-inited", put_notebooks)
+    app.connect("config-inited", reference.put_pages)
     app.connect("source-read", find_notebooks_here)
     app.connect("source-read", find_pages_of_the_repository)
     app.connect("source-read", say_lines)
     app.connect("source-read", list_promises)
-    app.connect("source-read", list_names)
+    app.connect("source-read", reference.list_names)
+    app.connect("source-read", put_picture)
     app.connect("doctree-read", describe_pictures)
     app.connect("html-page-context", describe_page)
     app.connect("html-page-context", give_captions_a_level, priority=900)  # after the theme
     app.connect("doctree-read", colour_commands)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
+    app.connect("autodoc-process-docstring", reference.list_methods, priority=600)
+    app.connect("doctree-resolved", reference.keep_addresses)
     app.connect("build-finished", put_explorer)
     app.connect("build-finished", require_nothing_fetched)
