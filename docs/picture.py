@@ -1,6 +1,6 @@
-"""The picture on the landing page: where the heads of a model look from [MASK], and its guess after each layer.
+"""The picture on the landing page: what the heads of a model attend to from [MASK], and its guesses.
 
-It is drawn of the model itself whenever the site is built, as SVG within the page, whose colours are the theme's.
+The build of the site draws it of the model itself, as SVG within the page, in the colours of the theme.
 """
 
 import html
@@ -92,6 +92,6 @@ def told(reading: Reading) -> str:
         for layer, (piece, probability) in enumerate(reading.guesses, 1)
     ]
     return (
-        f"A BERT of {layers} layers with {heads} heads reads {' '.join(reading.pieces)}. A map shows how much each "
-        f"head attends to each piece from [MASK]. The best guess is {', '.join(guesses)}."
+        f"A BERT of {layers} layers with {heads} heads reads {' '.join(reading.pieces)}. A map shows "
+        f"how much each head attends to each piece from [MASK]. The best guess is {', '.join(guesses)}."
     )

@@ -1,7 +1,8 @@
 """The reference: a page for each thing that docs/api/ lists, and tables of names that lead to these pages.
 
-The pages of docs/api/ keep the list, as directives of autodoc in fences. On the site each directive has a page of its
-own, named after it; directives without an empty line between them share one. Tables take their place in the list.
+The pages of docs/api/ keep the list, as directives of autodoc in fences. On the site each directive has a
+page of its own, named after it; directives without an empty line between them share one. In the list, tables
+take the place of the directives.
 """
 
 import inspect
@@ -20,7 +21,7 @@ MODULE = re.compile(r"^\.\. currentmodule:: (\S+)", re.MULTILINE)
 
 
 class Entry(NamedTuple):
-    """What has a page of its own: the names on it, with their modules, and the directives that describe them."""
+    """What has a page of its own: the names on it, with their modules, and their directives."""
 
     names: list[str]
     directives: str
@@ -99,7 +100,7 @@ def list_names(app: Any, page: str, content: list[str]) -> None:
 
 
 def keep_addresses(app: Any, doctree: nodes.document, page: str) -> None:
-    """Let addresses of the time when the lists had the descriptions, api/models.html#minibert.Bert, lead to rows."""
+    """Let addresses such as api/models.html#minibert.Bert, where descriptions stood before, lead to rows."""
     if not page.startswith(f"{FOLDER}/") or page.startswith(f"{FOLDER}/minibert."):
         return
     for row in doctree.findall(nodes.row):

@@ -1,5 +1,6 @@
 """The model in the package itself: its files, its size, and what it answers."""
 
+import re
 import subprocess
 import sys
 
@@ -53,6 +54,17 @@ def test_a_gap_gets_five_guesses_that_are_whole_words(english):
 def test_a_phrase_is_completed_by_its_likeliest_word(text, expected, english):
     [[guess]] = english.fill_mask(text, top=1)
     assert guess.token == expected
+
+
+def test_guesses_that_getting_started_shows_are_its_own(english):
+    page = (ROOT / "docs" / "getting-started.md").read_text("utf-8")
+    shown = re.findall(r"^ *([\d.]+)%  (\S+)$", page, re.MULTILINE)
+    [guesses] = english.fill_mask("She was born in New [MASK] City.")
+    assert [piece for _, piece in shown] == [guess.token for guess in guesses]
+    differences = [
+        float(percent) - 100 * guess.probability for (percent, _), guess in zip(shown, guesses, strict=True)
+    ]
+    assert max(map(abs, differences)) < 0.02
 
 
 def test_text_that_it_never_saw_costs_far_less_than_it_costs_untrained(english, tmp_path):

@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import json
 import logging
+import os
 import re
 from types import SimpleNamespace
 
@@ -115,36 +116,142 @@ def test_types_of_docstrings_stay_types_and_short_descriptions_stand_below(conf)
     assert lines[4:] == ["first : (N,) float32", "    What comes first.", "second", "    the rest."]
 
 
-def test_page_of_the_api_begins_with_a_table_of_its_names(conf):
-    page = """# Models
+LIST = """# Models
 
 What there is.
-
-## Reading
 
 ```{eval-rst}
 .. currentmodule:: minibert
 
 .. autoclass:: Bert
    :members:
+```
 
-.. autofunction:: minibert.api.load
+## Reading
+
+```{eval-rst}
+.. autofunction:: load
+.. autoclass:: minibert.verification.Finding
+   :members:
 
 .. currentmodule:: minibert.base.errors
 
 .. autoexception:: InputError
 ```
 """
-    content = [page]
-    conf.list_names(None, "api/models", content)
-    introduction, table, rest = content[0].partition("```{eval-rst}\n.. autosummary::\n   :nosignatures:\n\n")
-    assert table and introduction == "# Models\n\nWhat there is.\n\n"
-    names, end, rest = rest.partition("```\n\n")
-    assert names.split() == ["~minibert.Bert", "~minibert.api.load", "~minibert.base.errors.InputError"]
-    assert page == introduction + rest
-    content = [page]
-    conf.list_names(None, "python", content)
-    assert content == [page]
+LISTED = {
+    "minibert.Bert": ["minibert.Bert"],
+    "minibert.load": ["minibert.load", "minibert.verification.Finding"],
+    "minibert.base.errors.InputError": ["minibert.base.errors.InputError"],
+}
+
+
+def app_of(folder):
+    """What Sphinx gives to those that it calls, for pages in a folder."""
+    return SimpleNamespace(srcdir=str(folder))
+
+
+def test_directives_have_a_page_each_but_those_that_stand_together(conf, tmp_path):
+    folder = tmp_path / "api"
+    folder.mkdir()
+    (folder / "models.md").write_text(LIST)
+    (folder / "minibert.gone.rst").write_text("Gone\n")
+    conf.reference.put_pages(app_of(tmp_path), None)
+    pages = {path.stem: path for path in folder.glob("*.rst")}
+    assert set(pages) == set(LISTED)
+    before = "load and Finding\n================\n\n.. currentmodule:: minibert\n\n"
+    assert pages["minibert.load"].read_text() == (
+        f"{before}.. autofunction:: load\n.. autoclass:: minibert.verification.Finding\n   :members:\n"
+    )
+    assert ".. currentmodule:: minibert.base.errors\n" in pages["minibert.base.errors.InputError"].read_text()
+
+
+def test_page_that_has_not_changed_is_not_written_again(conf, tmp_path):
+    folder = tmp_path / "api"
+    folder.mkdir()
+    (folder / "models.md").write_text(LIST)
+    conf.reference.put_pages(app_of(tmp_path), None)
+    stamped = [(path, os.utime(path, (1, 1))) for path in folder.glob("*.rst")]
+    conf.reference.put_pages(app_of(tmp_path), None)
+    assert len(stamped) == 3 and all(path.stat().st_mtime == 1 for path, _ in stamped)
+
+
+def test_tables_take_the_place_of_directives(conf, tmp_path):
+    content = [LIST]
+    conf.reference.list_names(app_of(tmp_path), "api/models", content)
+    assert ":: Bert" not in content[0] and content[0].startswith(
+        "# Models\n\nWhat there is.\n\n```{eval-rst}\n"
+    )
+    tables = re.findall(r"autosummary::\n   :nosignatures:\n\n((?:   \S+\n)+)```\n", content[0])
+    assert [table.split() for table in tables] == [
+        ["~minibert.Bert"],
+        ["~minibert.load", "~minibert.verification.Finding", "~minibert.base.errors.InputError"],
+    ]
+    assert content[0].endswith("\n".join(["```{toctree}", ":hidden:", *LISTED, "```", ""]))
+    content = [LIST]
+    conf.reference.list_names(app_of(tmp_path), "python", content)
+    assert content == [LIST]
+
+
+def test_index_of_the_reference_has_each_listed_name_in_order(conf):
+    index = (ROOT / "docs" / "api" / "index.md").read_text("utf-8")
+    lists = [path.stem for path in (ROOT / "docs" / "api").glob("*.md") if path.stem != "index"]
+    assert all(f"]({name}.md)" in index and f"\n{name}\n" in index for name in lists)
+    content = [index]
+    conf.reference.list_names(app_of(ROOT / "docs"), "api/index", content)
+    names = re.findall(r"^   ~(\S+)$", content[0], re.MULTILINE)
+    last = [name.rpartition(".")[2].lower() for name in names]
+    assert len(names) > 70 and last == sorted(last) and "minibert.Bert" in names
+
+
+def test_addresses_of_descriptions_lead_to_rows_of_the_list(conf):
+    leading = nodes.reference("", "", refuri="minibert.Bert.html#minibert.Bert")
+    row = nodes.row("", nodes.entry("", nodes.paragraph("", "", leading)))
+    other = nodes.row("", nodes.entry("", nodes.paragraph("", "", nodes.reference(refuri="#a-heading"))))
+    conf.reference.keep_addresses(None, nodes.table("", row, other), "api/models")
+    assert row["ids"] == ["minibert.Bert"] and other["ids"] == []
+
+
+def test_page_of_a_class_has_a_table_of_what_it_describes(conf):
+    options = SimpleNamespace(members=True, inherited_members=None, exclude_members={"size"})
+    assert conf.reference.methods(minibert.BertConfig, options)[:3] == ["from_size", "from_dict", "to_dict"]
+    assert "size" not in conf.reference.methods(minibert.BertConfig, options)
+    assert "score" in conf.reference.methods(minibert.MultilabelClassifier, options)
+    assert "save" not in conf.reference.methods(minibert.MultilabelClassifier, options)
+    options.inherited_members = {"object"}
+    assert "save" in conf.reference.methods(minibert.MultilabelClassifier, options)
+    options.members = ["predict", "score"]
+    lines = ["Predict."]
+    conf.reference.list_methods(None, "class", "minibert.X", minibert.MultilabelClassifier, options, lines)
+    assert lines[0] == "Predict." and lines[-3:] == ["   predict", "   score", ""]
+
+
+def test_picture_shows_what_the_model_attends_to_and_guesses(conf):
+    model = minibert.load("english")
+    drawn = conf.picture.draw(conf.picture.read(model, conf.FIRST_SENTENCE))
+    encoded = model.encode([conf.FIRST_SENTENCE], attentions=True)
+    masked = encoded.tokens.index("[MASK]")
+    expected = np.stack([layer[0][:, masked] for layer in encoded.attentions])
+    faintest = conf.picture.FAINTEST
+    shades = np.array([float(shade) for shade in re.findall(r'fill-opacity="([\d.]+)"', drawn)])
+    assert np.abs((shades - faintest) / (1 - faintest) - expected.ravel()).max() < 0.01
+    assert re.findall(r'class="piece"[^>]*>([^<]+)<', drawn) == encoded.tokens
+    guesses = re.findall(r'class="guess"[^>]*>([^<]+)<', drawn)
+    [[best, *_]] = model.fill_mask(conf.FIRST_SENTENCE)
+    assert len(guesses) == model.config.L and guesses[-1] == f"{best.token} {best.probability:.0%}"
+    assert f"&quot;{best.token}&quot; ({best.probability:.0%}) after layer {model.config.L}" in drawn
+    assert len(drawn) < 100_000
+
+
+def test_landing_page_has_the_picture_of_the_model_and_other_pages_stay(conf):
+    landing = (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert landing.index("<!-- picture -->") < landing.index('<div class="calls">')
+    content = [landing]
+    conf.put_picture(None, "index", content)
+    assert "```{raw} html\n<svg" in content[0] and "<!-- picture -->" not in content[0]
+    content = ["# Another page"]
+    conf.put_picture(None, "another", content)
+    assert content == ["# Another page"]
 
 
 def test_landing_page_embeds_an_explorer_that_is_written_beside_it(conf, tmp_path, monkeypatch):

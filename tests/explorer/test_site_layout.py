@@ -61,8 +61,8 @@ DESCRIPTION = """() => {
 
 
 @pytest.fixture(scope="module")
-def reference(open_page, tmp_path_factory):
-    """The page of the API that has the estimators, as the site has it."""
+def reference(tmp_path_factory):
+    """The folder of the pages of the API that has the estimators, as the site has them."""
     pytest.importorskip("myst_nb")
     pytest.importorskip("numpydoc")
     folder = tmp_path_factory.mktemp("reference")
@@ -79,20 +79,55 @@ def reference(open_page, tmp_path_factory):
         "suppress_warnings=myst",
     ]
     assert build.main([*options, str(folder), str(folder / "html")]) == 0
-    return open_page(folder / "html" / "api" / "models.html")
+    return folder / "html" / "api"
+
+
+@pytest.fixture(scope="module")
+def names(open_page, reference):
+    """The page that lists the estimators."""
+    return open_page(reference / "models.html")
+
+
+@pytest.fixture(scope="module")
+def classifier(open_page, reference):
+    """The page of an estimator."""
+    return open_page(reference / "minibert.TextClassifier.html")
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_purpose_of_an_estimator_is_on_the_screen_of_its_signature(reference, width):
-    reference.set_viewport_size({"width": width, "height": 900})
-    text, bottom = reference.evaluate(DESCRIPTION)
+def test_purpose_of_an_estimator_is_on_the_screen_of_its_signature(classifier, width):
+    classifier.set_viewport_size({"width": width, "height": 900})
+    text, bottom = classifier.evaluate(DESCRIPTION)
     assert text == "Predict a class for a text or a pair of texts."
     assert 0 < bottom < 900
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_names_at_the_top_of_a_page_of_the_api_are_whole(reference, width):
-    reference.set_viewport_size({"width": width, "height": 900})
-    names = reference.locator("table.autosummary td:first-child .pre")
-    assert "MultilabelClassifier" in names.all_text_contents()
-    assert set(names.evaluate_all("found => found.map(name => name.getClientRects().length)")) == {1}
+def test_names_in_a_list_of_the_api_are_whole_and_lead_to_their_pages(names, width):
+    names.set_viewport_size({"width": width, "height": 900})
+    shown = names.locator("table.autosummary td:first-child .pre")
+    assert "MultilabelClassifier" in shown.all_text_contents()
+    assert set(shown.evaluate_all("found => found.map(name => name.getClientRects().length)")) == {1}
+    links = names.locator("table.autosummary td:first-child a").count()
+    assert links == shown.count() > 20
+    row = names.locator("tr[id='minibert.TextClassifier'] a")  # the address of its description before
+    assert row.get_attribute("href") == "minibert.TextClassifier.html#minibert.TextClassifier"
+
+
+def test_page_of_a_class_names_its_methods_in_a_table_and_at_the_side(classifier):
+    classifier.set_viewport_size({"width": 1280, "height": 800})
+    listed = classifier.locator("table.autosummary td:first-child a").all_text_contents()
+    assert {"fit", "predict", "predict_proba", "explain", "save"} <= set(listed)
+    beside = classifier.locator(".toc-tree a .pre").all_text_contents()
+    assert [name.removesuffix("()") for name in beside] == ["TextClassifier", *listed]
+    described = classifier.locator("dl.py.method > dt, dl.py.property > dt").count()
+    assert len(listed) == described
+
+
+def test_no_page_of_the_api_is_longer_than_twenty_screens(names, reference):
+    pages = sorted(reference.glob("*.html"))
+    heights = {}
+    for page in pages:
+        names.goto(page.as_uri())
+        heights[page.stem] = names.evaluate("document.documentElement.scrollHeight")
+    assert len(heights) > 20 and max(heights.values()) < 16_000, heights
