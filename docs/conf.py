@@ -241,7 +241,7 @@ def put_explorer(app: Any, exception: Exception | None) -> None:
 def put_picture(app: Any, page: str, content: list[str]) -> None:
     """Draw what the model in the package makes of a sentence, where the landing page has a mark for it."""
     if picture.MARK in content[0]:
-        drawn = picture.draw(picture.read(minibert.load("english"), FIRST_SENTENCE))
+        drawn = picture.figure(picture.read(minibert.load("english"), FIRST_SENTENCE))
         content[0] = content[0].replace(picture.MARK, f"```{{raw}} html\n{drawn}\n```")
 
 

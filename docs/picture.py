@@ -43,6 +43,17 @@ def guess_from(model: Any, states: np.ndarray, row: int) -> tuple[str, float]:
     return piece, float(exponentials[best] / exponentials.sum())
 
 
+def figure(reading: Reading) -> str:
+    """Return the picture and what it shows, as HTML of the landing page."""
+    layers, heads, _ = reading.attention.shape
+    return f"""<figure class="glance">
+{draw(reading)}
+<figcaption><a href="models/english.html">The BERT in the package</a> reads a sentence. In each of its
+{layers} layers, the {heads} rows are its heads, and blue is what a head attends to from [MASK]; below
+stands the best guess so far.</figcaption>
+</figure>"""
+
+
 def draw(reading: Reading) -> str:
     """Return the picture as SVG: pieces in columns, a row for each head, a guess below each layer."""
     answers = [f"{piece} {probability:.0%}" for piece, probability in reading.guesses]

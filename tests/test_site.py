@@ -248,7 +248,8 @@ def test_landing_page_has_the_picture_of_the_model_and_other_pages_stay(conf):
     assert landing.index("<!-- picture -->") < landing.index('<div class="calls">')
     content = [landing]
     conf.put_picture(None, "index", content)
-    assert "```{raw} html\n<svg" in content[0] and "<!-- picture -->" not in content[0]
+    assert '```{raw} html\n<figure class="glance">\n<svg' in content[0]
+    assert "<!-- picture -->" not in content[0]
     content = ["# Another page"]
     conf.put_picture(None, "another", content)
     assert content == ["# Another page"]
