@@ -72,6 +72,11 @@ def shown(entries: list[Entry]) -> list[str]:
     return [f"~{name}" for entry in entries for name in entry.names]
 
 
+def is_list(page: str) -> bool:
+    """Whether a page of the site is one of docs/api/, and not one that is made of them."""
+    return page.startswith(f"{FOLDER}/") and not page.startswith(f"{FOLDER}/minibert.")
+
+
 def put_pages(app: Any, config: Any) -> None:
     """Write the page of each entry where Sphinx looks for it, and remove those of entries that are gone."""
     folder = Path(app.srcdir) / FOLDER
@@ -85,7 +90,7 @@ def put_pages(app: Any, config: Any) -> None:
 
 def list_names(app: Any, page: str, content: list[str]) -> None:
     """Put tables in the place of directives, and the pages of their names below the list in the sidebar."""
-    if not page.startswith(f"{FOLDER}/") or page.startswith(f"{FOLDER}/minibert."):
+    if not is_list(page):
         return
     fences = fenced(content[0])
     tables = iter([table(shown(fence)) for fence in fences])
@@ -101,7 +106,7 @@ def list_names(app: Any, page: str, content: list[str]) -> None:
 
 def keep_addresses(app: Any, doctree: nodes.document, page: str) -> None:
     """Let addresses such as api/models.html#minibert.Bert, where descriptions stood before, lead to rows."""
-    if not page.startswith(f"{FOLDER}/") or page.startswith(f"{FOLDER}/minibert."):
+    if not is_list(page):
         return
     for row in doctree.findall(nodes.row):
         for reference in row.findall(nodes.reference):
