@@ -23,7 +23,7 @@ from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import flags
 
 NAMES = ("table1", "table5", "table6", "table7", "table8", "figure5")
-SIZES = ("smoke", "laptop", "box", "day")
+SIZES = ("smoke", "laptop", "day")
 
 
 def add(parser: ArgumentParser) -> None:
@@ -38,8 +38,7 @@ def add(parser: ArgumentParser) -> None:
     text = f"{', '.join(NAMES)} or all"
     parser.add_argument("tables", nargs="+", choices=(*NAMES, "all"), metavar="TABLE", help=text)
     flags.add_flag(parser, "--out DIR", "folder of results and models", required=True)
-    text = "smoke: minutes, to see that it runs; laptop: a night; box: a night, as the BERT in the package; "
-    text += "day: a day on many cores"
+    text = "smoke: minutes, to see that it runs; laptop: a night; day: a day on many cores"
     flags.add_flag(parser, "--scale", text, "smoke", choices=SIZES)
     flags.add_flag(parser, "--seeds N", "trainings for each cell (default: depends on the scale)")
     text = "folder with the files of tasks, directly or in glue, squad, ner or pairs; tasks without files "

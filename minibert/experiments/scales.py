@@ -104,37 +104,6 @@ SCALES = {
             seeds=3,
         ),
         Scale(
-            "box",
-            "The shape, text and optimizer of the BERT in the package, with a fifth of its tokens",
-            pretraining={
-                "steps": 16000,
-                "batch_size": 32,
-                "vocab_size": 8192,
-                "max_positions": 256,
-                "evaluations": 2,
-                "seq_length": "10:0.03,16:0.03,32:0.14,64:0.35,128:0.45",
-                "optimizer": "muon",
-                "learning_rate": 1e-3,
-                "dropout": 0.0,
-                "dtype": "auto",
-            },
-            shapes=_shrunk("1-192-6", "2-192-2", "2-192-6", "4-192-6", "4-256-8", "8-256-8"),
-            tasks={
-                "": {
-                    "train_examples": 10000,
-                    "epochs": 4.0,
-                    "max_length": 128,
-                    "batch_size": 32,
-                    "learning_rates": 2e-4,
-                    "width": 192,
-                    "dtype": "auto",
-                },
-                "squad": {"max_length": 256, "dev_examples": 2000},
-                "ner": {"epochs": 8.0, "learning_rates": 5e-4},
-            },
-            seeds=2,
-        ),
-        Scale(
             "day",
             "Four times the width and twenty times the tokens of laptop, on a machine with many cores",
             pretraining={
