@@ -23,8 +23,8 @@ from minibert import hub
 from minibert.base.bundled_models import DEFAULT, FOLDER
 from minibert.base.errors import InputError
 from minibert.base.json_files import parse_json, read_json
-from minibert.pretraining.evaluation import error_text
 from minibert.pretraining.predict import evaluate_words
+from minibert.reports.held_out import error_text
 
 FIRST = 200  # steps; as every step depends on those before it, their losses tell that two runs are the same
 Facts = dict[str, Any]

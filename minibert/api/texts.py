@@ -204,7 +204,7 @@ class TextClassifier(_TextEstimator, BalanceArguments):
         if max_length is None:
             max_length = min(128, params.config.P)
         names = tuple(self._labels)
-        self._fitted = Finetuned(Path(), task, names, {}, max_length, pairs, tokenizer, params, ops)
+        self._fitted = Finetuned(Path(), task, names, {}, max_length, pairs, tokenizer, ops, params)
         self._trained_texts = frozenset()  # they are not known
         return self
 

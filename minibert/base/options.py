@@ -243,16 +243,17 @@ class RunOptions(TrainingArguments):
         """Convert paths and NumPy's types to those of JSON, before `_check` reads them.
 
         Raise InputError for None in a field that has no None in its type, and for anything but a string in a
-        field of type `str`.
+        field of type `str`, or anything but True and False (and None) in one that takes these.
         """
         for field in dataclasses.fields(self):
             name = field.name
             value = _plain(getattr(self, name))
-            is_none = value is None and type(None) not in get_args(field.type)
-            is_not_string = field.type is str and not isinstance(value, str)
-            if is_none or is_not_string:
+            kinds = get_args(field.type) or (field.type,)
+            is_none = value is None and type(None) not in kinds
+            is_typed = field.type is str or bool in kinds  # rules check other types
+            if is_none or (is_typed and not isinstance(value, kinds)):
                 rules = metadata_of(type(self), name).get("rules", ())
-                of_type = "True or False" if field.type is bool else "a string"
+                of_type = "True or False" if bool in kinds else "a string"
                 wanted = next((what for what, _ in rules), of_type)
                 if hasattr(value, "__len__") and not isinstance(value, str | bytes):  # a whole table, perhaps
                     raise InputError(f"{name} is a {type(value).__name__}; give {wanted}.")

@@ -116,7 +116,7 @@ def _evaluate_words(arguments: Namespace, model: str) -> None:
 def _evaluate_pieces(arguments: Namespace, model: str) -> None:
     """Print masked-LM and next-sentence metrics, of a model that was only pre-trained."""
     from minibert.pretraining.predict import evaluate
-    from minibert.pretraining.run import metrics_text
+    from minibert.reports.held_out import held_out_text
 
     corpus = tuple(arguments.corpus)
     plain, shuffled = evaluate(
@@ -130,7 +130,7 @@ def _evaluate_pieces(arguments: Namespace, model: str) -> None:
     metrics = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     if corpus:
         metrics["corpus"] = corpus
-    emit(json_text(metrics) if arguments.json else metrics_text(metrics, corpus))
+    emit(json_text(metrics) if arguments.json else held_out_text(metrics, corpus))
 
 
 def _text_and_engine(arguments: Namespace) -> dict[str, Any]:

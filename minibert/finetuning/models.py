@@ -1,10 +1,9 @@
 """Fine-tuned models on disk: a folder that Hugging Face reads, with the task in `task.json`."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from minibert import engines, hub
 from minibert.ask.inference import FINETUNED
@@ -12,7 +11,6 @@ from minibert.base.errors import InputError, warn
 from minibert.base.model_names import folder_of, on_disk
 from minibert.base.paths import path_of
 from minibert.core.arrays import Array
-from minibert.core.batch import Feature
 from minibert.core.config import BertConfig
 from minibert.core.params import reset
 from minibert.finetuning import foreign
@@ -25,9 +23,8 @@ from minibert.model.head_kinds import KINDS, SIMILARITY
 from minibert.model.params import Head, Parameters, precision_for
 from minibert.model.positions import with_positions
 from minibert.tasks import batches, registry
-from minibert.tasks.batches import Done, ignore_progress
 from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
-from minibert.tasks.task import Features, Labels, Task, Tuned
+from minibert.tasks.task import Done, Features, Task, TrainedModel, ignore_progress
 from minibert.tokenizer import Tokenizer
 
 OUTPUT_LAYER = "output layer"  # what a run calls a head with initial values
@@ -140,38 +137,13 @@ def keeps_head(
 
 
 @dataclass(frozen=True, repr=False)
-class Finetuned:
+class Finetuned(TrainedModel):
     """A fine-tuned model, for inference; `from_pretrained` makes one of a folder.
 
-    Attributes
-    ----------
-    folder : Path
-        Where it was loaded from.
-    task : Task
-        The task that it answers.
-    labels : Labels
-        The classes, in the order of the outputs.
-    tuned : Tuned
-        What was chosen on dev, such as thresholds.
-    max_length : int
-        Length in pieces at which a text is cut.
-    pair : bool or None
-        Whether it reads pairs of texts; None for models of transformers, which read single texts and pairs.
-    tokenizer : Tokenizer
-    params : Parameters
-    ops : Ops
-        The engine.
+    It has the attributes of `TrainedModel` and `params`, its `Parameters`.
     """
 
-    folder: Path
-    task: Task
-    labels: Labels
-    tuned: Tuned
-    max_length: int
-    pair: bool | None
-    tokenizer: Tokenizer
     params: Parameters
-    ops: Any
 
     @classmethod
     def from_pretrained(
@@ -243,8 +215,8 @@ class Finetuned:
             max_length=stored.max_length,
             pair=stored.pair if from_transformers is None else None,
             tokenizer=tokenizer,
-            params=params,
             ops=ops,
+            params=params,
         )
 
     @property
@@ -284,17 +256,6 @@ class Finetuned:
         long = self.task.long._asdict() if self.task.long else {}
         stored = TaskFile(self.task.name, self.labels, self.max_length, columns, self.tuned, long)
         stored.save(folder)
-
-    def features(self, examples: Sequence[Any]) -> Features:
-        """Make the features of some examples.
-
-        Parameters
-        ----------
-        examples : sequence
-            Examples of the model's task.
-        """
-        made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
-        return as_sequence(made)
 
     def outputs(self, features: Features, done: Done = ignore_progress) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`.
@@ -350,16 +311,6 @@ def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
     return task
 
 
-def as_sequence(features: Iterable[Feature]) -> Features:
-    """Return features as a sequence: unchanged if they are one, else in a list.
-
-    Parameters
-    ----------
-    features : iterable of Feature
-    """
-    return features if isinstance(features, Sequence) else list(features)
-
-
 def open_model(
     folder: str | Path,
     engine: str = "auto",
@@ -367,7 +318,7 @@ def open_model(
     threads: int | None = None,
     dtype: str = "float32",
     task: Task | None = None,
-) -> Any:
+) -> TrainedModel:
     """Load a whole fine-tuned model, or LSTMs on a frozen one, from a folder.
 
     Parameters
@@ -385,7 +336,8 @@ def open_model(
 
     Returns
     -------
-    Finetuned or FeatureTagger
+    TrainedModel
+        A `Finetuned` or a `FeatureTagger`.
 
     Raises
     ------

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from minibert.base.errors import InputError, naming
-from minibert.finetuning.models import Finetuned
 from minibert.model.head_kinds import SIMILARITY
 from minibert.tasks.batches import lengths
 from minibert.tasks.registry import same_answers
+from minibert.tasks.task import TrainedModel
 from minibert.tasks.truncation import Truncation
 from minibert.training.runlog import Progress
 
@@ -17,7 +17,7 @@ CHUNK = 2048  # number of examples whose features are in memory at the same time
 
 
 def predict_examples(
-    models: Sequence[Finetuned],
+    models: Sequence[TrainedModel],
     examples: Sequence[Any],
     show: bool = False,
     source: str = "",
@@ -30,7 +30,7 @@ def predict_examples(
 
     Parameters
     ----------
-    models : sequence of Finetuned
+    models : sequence of TrainedModel
         At least one model.
     examples : sequence
         Examples of the models' task.
@@ -62,12 +62,12 @@ def predict_examples(
             yield from first.task.predict(part, features, outputs, first.labels, tuned)
 
 
-def averaged_tuned(models: Sequence[Finetuned]) -> dict[str, float]:
+def averaged_tuned(models: Sequence[TrainedModel]) -> dict[str, float]:
     """Return the values that models chose on dev, averaged.
 
     Parameters
     ----------
-    models : sequence of Finetuned
+    models : sequence of TrainedModel
         At least one model; all have chosen the same values.
 
     Returns
@@ -115,12 +115,12 @@ def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
         begin = end
 
 
-def check_ensemble(models: Sequence[Finetuned]) -> None:
+def check_ensemble(models: Sequence[TrainedModel]) -> None:
     """Check that the outputs of several models mean the same.
 
     Parameters
     ----------
-    models : sequence of Finetuned
+    models : sequence of TrainedModel
         At least one model.
 
     Raises
@@ -135,11 +135,10 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
         raise InputError(f"{task} compares vectors, which can't be averaged over models; give one model.")
     vocabulary = {**first.tokenizer.__getstate__(), "core": ""}
     for other in models[1:]:
-        pair, other_pair = getattr(first, "pair", None), getattr(other, "pair", None)
         for what, value, other_value in (
             ("approach (LSTMs on frozen layers are averaged only with such)", type(first), type(other)),
             ("task", True, same_answers(task, other.task.name)),
-            ("texts, single or in pairs", pair, other_pair),
+            ("texts, single or in pairs", first.pair, other.pair),
             ("output layer", first.head, other.head),
             ("labels", first.labels, other.labels),
             ("length of sequences", first.max_length, other.max_length),

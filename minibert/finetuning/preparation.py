@@ -14,7 +14,7 @@ from minibert.base.errors import InputError, naming
 from minibert.core.config import BertConfig
 from minibert.finetuning.balance import check_balance, class_weights, groups
 from minibert.finetuning.examples import Rows, fingerprint, read_examples, text_checksums
-from minibert.finetuning.models import as_sequence, keeps_head
+from minibert.finetuning.models import keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.finetuning.splitting import subset
 from minibert.hub.vocabularies import read_tokenizer
@@ -26,7 +26,7 @@ from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.sentences import Sentences
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.tasks.task import Features, Labels, Task
+from minibert.tasks.task import Features, Labels, Task, as_sequence
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.tokenizer import Tokenizer
 

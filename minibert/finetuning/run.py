@@ -49,7 +49,7 @@ from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.multilabel import ManyLabels
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.tasks.task import Task
+from minibert.tasks.task import Task, TrainedModel
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog, info_if
 
@@ -245,11 +245,11 @@ class _EvaluationRequest:
         return {"truncated": truncated} if truncated else {}
 
 
-def _with_columns(model: Any, data: Path | None, columns: Mapping[str, str]) -> Task:
+def _with_columns(model: TrainedModel, data: Path | None, columns: Mapping[str, str]) -> Task:
     """Return the task of a model, which reads these columns of a custom table and the others as trained."""
     if data is None:
         raise InputError("`columns` is for another table; name that with `data`, or leave it out.")
-    if "second" in columns and getattr(model, "pair", None) is False:
+    if "second" in columns and model.pair is False:
         what = f"The model in '{model.folder}' was fine-tuned for single texts"
         raise InputError(f"{what}; leave out second={columns['second']} of `columns`.")
     trained = getattr(model.task, "columns", {})
@@ -443,7 +443,7 @@ def _row_of(task: Task, example: Any, prediction: Any) -> dict[str, Any]:
 
 
 def _majority(
-    model: Any, reader: Task, data: str | Path | None, same_task: bool, count: int
+    model: TrainedModel, reader: Task, data: str | Path | None, same_task: bool, count: int
 ) -> Iterator[Any]:
     """Return the most frequent class of a model's training examples as the prediction for `count` others."""
     if model.head.kind != "classify":

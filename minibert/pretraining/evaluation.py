@@ -13,14 +13,13 @@ documents are counted and not targets (Liang and Zeger 1986).
 """
 
 from collections import abc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from minibert.base.errors import InputError
-from minibert.base.terminal import counted
 from minibert.core.arrays import Array, Params
 from minibert.core.batch import Batch, Sequence
 from minibert.core.bert import pretraining_loss
@@ -288,28 +287,6 @@ def standard_error(values: np.ndarray, documents: np.ndarray) -> float | None:
     sums = np.bincount(document, values - values.mean())
     variance = count / (count - 1) * (sums @ sums)
     return float(np.sqrt(variance) / len(values))
-
-
-def error_text(metrics: Mapping[str, Any]) -> str:
-    """Format how certain a held-out loss is.
-
-    Parameters
-    ----------
-    metrics : mapping
-        Metrics of `HeldOut.to_dict()`.
-
-    Returns
-    -------
-    str
-        Text that begins with a comma; "" if the standard error is not known.
-    """
-    error = metrics.get("standard_error")
-    if error is None:
-        return ""
-    text = f", standard error {error:.3f}"
-    if metrics.get("documents") is not None:
-        text += f" over {counted(metrics['documents'], 'document')}"
-    return text
 
 
 def score_with_shuffled(

@@ -21,10 +21,10 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import repeated_share
 from minibert.pretraining.recipes import FURTHER, RECIPES, SCHEDULES, Timetable
 from minibert.reports.doctor import Finding
+from minibert.reports.held_out import held_out_rows
 from minibert.reports.markup import rendered
 from minibert.reports.page import REPORT_FILE, duration, option_rows
 from minibert.reports.pictures import Curve, picture, points
-from minibert.reports.results import held_out_rows
 from minibert.tokenizer.report import piece_facts
 from minibert.training.loop import State
 from minibert.training.runlog import METRICS, OnLog, read_metrics

@@ -42,7 +42,7 @@ from minibert.base.model_names import (
 )
 from minibert.base.options import PRETRAINING_FILE, other_command
 from minibert.base.paths import path_of
-from minibert.base.terminal import counted, printable, some_of
+from minibert.base.terminal import counted, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
 from minibert.engines.trace import Trace, watch
@@ -57,7 +57,7 @@ from minibert.pretraining.budget import (
     resolve_auto,
     timetable_of,
 )
-from minibert.pretraining.evaluation import error_text, score_with_shuffled
+from minibert.pretraining.evaluation import score_with_shuffled
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
@@ -66,7 +66,8 @@ from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, re
 from minibert.pretraining.recipes import Timetable
 from minibert.reports import doctor
 from minibert.reports.contents import HeldOutBefore
-from minibert.reports.results import REPORT, change_text
+from minibert.reports.held_out import held_out_text
+from minibert.reports.results import REPORT
 from minibert.training.loop import Batches, Loop, State, train
 from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
@@ -567,7 +568,7 @@ def report_text(report: Mapping[str, Any]) -> str:
         Several lines.
     """
     if report["held_out"]:
-        lines = [metrics_text(report["held_out"], before=report["held_out_before"])]
+        lines = [held_out_text(report["held_out"], before=report["held_out_before"])]
     else:
         again = f"minibert evaluate --model {shlex.quote(report['folder'])} measures it"
         lines = [f"Held-out text was not measured (0 evaluations); {again}."]
@@ -591,52 +592,3 @@ def report_text(report: Mapping[str, Any]) -> str:
     if report["page"]:
         lines.append(f"Report: {report['page']}")
     return "\n".join(lines)
-
-
-def metrics_text(
-    metrics: Mapping[str, Any],
-    corpus: Sequence[str] = (),
-    before: Mapping[str, Any] | None = None,
-) -> str:
-    """Format the metrics of a text for people.
-
-    Parameters
-    ----------
-    metrics : dict
-        `HeldOut.to_dict()` and "shuffled_loss", which is None for a left-to-right model.
-    corpus : sequence of str, default ()
-        What was measured: files, folders or globs, of which nobody knows whether the model has read them; by
-        default the documents that its run held out.
-    before : dict, optional
-        Metrics of the same targets before training: `held_out_before` of a report.
-
-    Returns
-    -------
-    str
-        Several lines.
-    """
-    loss = metrics["loss"]
-    shuffled = metrics["shuffled_loss"]
-    what = "next words" if shuffled is None else "[MASK] positions"
-    targets = counted(metrics["targets"], "target") + error_text(metrics)
-    rows = []
-    loss_name = f"Held-out loss on {what}"
-    if corpus:
-        rows.append(("Measured on", printable(some_of(corpus))))
-        loss_name = f"Loss on {what}"
-    rows.append((loss_name, f"{loss:.3f} nats ({targets})"))
-    if before:
-        rows.append(("  before this training", f"{before['loss']:.3f} nats ({change_text(metrics, before)})"))
-    for of_what, name in (("these targets", "unigram"), ("the whole text", "text_unigram")):
-        entropy = metrics[name]
-        side = "under" if loss <= entropy else "over"
-        place = f"{abs(entropy - loss):.2f} {side} it"
-        rows.append((f"  unigram entropy of {of_what}", f"{entropy:.3f} nats (the model is {place})"))
-    if shuffled is not None:
-        rows.append(("  with its context shuffled", f"{shuffled:.3f} nats"))
-    rows.append(("  perplexity", f"{metrics['perplexity']:.1f}"))
-    rows.append(("  accuracy", f"{metrics['accuracy']:.1%}"))
-    if metrics["next_accuracy"] is not None:
-        rows.append(("Next-sentence accuracy", f"{metrics['next_accuracy']:.1%}"))
-        rows.append(("  always the more frequent answer", f"{metrics['next_majority']:.1%}"))
-    return "\n".join(f"{name:<36}{value}" for name, value in rows)

@@ -30,20 +30,6 @@ SETTING = {"learning_rate": float, "batch_size": int, "epochs": float}  # what a
 RUN = {"learning_rate": float, "seed": int, "folder": str}  # required in each run of a sweep
 ADVICE = "restore it, or remove it and resume the run, which then trains from the beginning"
 WORST = 10  # how many mistakes are shown
-NUMBERS = {  # metrics of held-out text that are plain numbers, with their labels
-    "loss": "loss, nats",
-    "standard_error": "its standard error, by document",
-    "unigram": "unigram entropy of the targets: the best guess without context",
-    "text_unigram": "unigram entropy of the whole text",
-    "shuffled_loss": "loss with the context shuffled",
-    "perplexity": "perplexity",
-}
-SHARES = {  # metrics of held-out text that are written in percent, with their labels
-    "accuracy": "accuracy",
-    "next_accuracy": "next-sentence accuracy",
-    "next_majority": "always the more frequent answer",
-}
-HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # types in reports of all versions
 IN_A_LINE = 3  # how many metrics fit in a line
 CLASSES_IN_A_LINE = 6  # how many classes fit in a line
 ERRORS = tuple(name for name, row in metrics.METRICS.items() if not row.is_share)
@@ -400,59 +386,6 @@ def remove_spent(folder: Path) -> None:
         except OSError as error:
             kept = f"{path} could not be removed ({error.strerror or error})"
             warn(f"{kept}; the run needs it no longer, so remove it yourself.")
-
-
-def held_out_rows(
-    metrics: Mapping[str, Any], before: Mapping[str, Any] | None = None
-) -> list[tuple[str, str]]:
-    """Return the metrics on held-out text for people, without those that are None.
-
-    Parameters
-    ----------
-    metrics : dict
-        `held_out` of a report: all fields of HELD_OUT, and `targets`, the number of predicted tokens.
-    before : dict, optional
-        `held_out_before` of the report: metrics before further training.
-
-    Returns
-    -------
-    list of (str, str)
-        A label for each number, and the number as text.
-    """
-    rows = [("targets", f"{metrics['targets']:,}")]
-    for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
-        for name, text in names.items():
-            if metrics[name] is not None:
-                rows.append((text, f"{metrics[name]:{form}}"))
-            if before and before.get(name) is not None:
-                rows.append((f"{text}, before this training", f"{before[name]:{form}}"))
-    if before:
-        rows.append(("by this training", change_text(metrics, before)))
-    return rows
-
-
-def change_text(metrics: Mapping[str, Any], before: Mapping[str, Any]) -> str:
-    """Say how much further training has changed the loss on the same held-out targets.
-
-    Parameters
-    ----------
-    metrics : dict
-        `held_out` of a report.
-    before : dict
-        `held_out_before` of the report.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> change_text({"loss": 2.5}, {"loss": 2.75})
-    'the loss has fallen by 0.250'
-    """
-    change = metrics["loss"] - before["loss"]
-    direction = "fallen" if change <= 0 else "risen"
-    return f"the loss has {direction} by {abs(change):.3f}"
 
 
 def measured_text(report: Mapping[str, Any]) -> str:

@@ -18,10 +18,22 @@ from minibert.data import squad, tables, trivia
 from minibert.data.places import where_to_get
 from minibert.data.squad import Question
 from minibert.tasks.answer_spans import Answers, Candidate, decode
+from minibert.tasks.batches import lengths
 from minibert.tasks.custom_files import check_columns, custom_file, matching, read_custom
 from minibert.tasks.metrics import squad as metrics
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.task import (
+    Classes,
+    Examples,
+    Labels,
+    Mistake,
+    Outputs,
+    Predictions,
+    Task,
+    TrainedModel,
+    Tuned,
+    softmax,
+)
 from minibert.tasks.windows import Windows
 from minibert.training.runlog import Progress
 
@@ -411,12 +423,12 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
     return task
 
 
-def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str, Any]:
+def answer(model: TrainedModel, question: str, text: str, show: bool = False) -> dict[str, Any]:
     """Answer a question about a text of any length.
 
     Parameters
     ----------
-    model : Finetuned
+    model : TrainedModel
         A model for one of the tasks of this module.
     question : str
         The question. After `max_question` pieces it is cut.
@@ -444,7 +456,7 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
             raise InputError(f"The {name} is empty; give one with words in it.")
     questions = [Question("question", question, text, (), None)]
     windows = model.features(questions)
-    n_tokens = int(windows.lengths.sum())
+    n_tokens = int(lengths(windows).sum())
     with Progress(n_tokens, "tokens", show) as progress:
         outputs = model.outputs(windows, done=progress.add)
     predictions = model.task.predict(questions, windows, outputs, model.labels, model.tuned)

@@ -1,8 +1,8 @@
 """Make batches of features: for training in a new random order every epoch, for prediction by length."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -17,20 +17,9 @@ from minibert.model.batch import TaskBatch
 from minibert.model.head_kinds import KINDS, SIMILARITY
 from minibert.model.params import Head, Parameters
 from minibert.tasks import similarity_losses
-from minibert.tasks.task import Features
+from minibert.tasks.task import Done, Features, ignore_progress
 
 Position = list[int]  # [epoch, number of features already used in it]
-Done: TypeAlias = Callable[[int], object]  # called with the work done since the last call, such as tokens
-
-
-def ignore_progress(done: int) -> None:
-    """Ignore progress: the default where a callback is optional.
-
-    Parameters
-    ----------
-    done : int
-        Work done since the last call.
-    """
 
 
 # -> (n,)

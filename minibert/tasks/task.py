@@ -8,7 +8,8 @@ treats all tasks alike.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,10 +18,12 @@ import numpy as np
 from minibert.base.errors import InputError
 from minibert.core.arrays import Array
 from minibert.core.batch import Feature
+from minibert.core.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.metrics.intervals import Statistic
+from minibert.tokenizer import Tokenizer
 
 SPLITS = ("train", "dev", "test")
 Labels: TypeAlias = tuple[str, ...]  # classes or tags in the order of the outputs; () without classes
@@ -30,6 +33,27 @@ Outputs: TypeAlias = Sequence[Array]  # the scores of each feature
 Tuned: TypeAlias = dict[str, float]  # values chosen on dev and stored with the model, such as a threshold
 Predictions: TypeAlias = Sequence[Any]  # one for each example, usually a dictionary; JSON can hold it
 Classes: TypeAlias = tuple[Sequence[str], Sequence[str]]  # expected classes, predicted classes
+Done: TypeAlias = Callable[[int], object]  # called with the work done since the last call, such as tokens
+
+
+def ignore_progress(done: int) -> None:
+    """Ignore progress: the default where a callback is optional.
+
+    Parameters
+    ----------
+    done : int
+        Work done since the last call.
+    """
+
+
+def as_sequence(features: Iterable[Feature]) -> Features:
+    """Return features as a sequence: unchanged if they are one, else in a list.
+
+    Parameters
+    ----------
+    features : iterable of Feature
+    """
+    return features if isinstance(features, Sequence) else list(features)
 
 
 # scores (K,) -> (K,) float64
@@ -504,3 +528,75 @@ class Task(ABC):
             Expected and predicted classes, for each example or word; None for tasks without such a matrix.
         """
         return None
+
+
+@dataclass(frozen=True)
+class TrainedModel(ABC):
+    """A trained model for a task: a whole one (`Finetuned`), or LSTMs on a frozen one (`FeatureTagger`).
+
+    Attributes
+    ----------
+    folder : Path
+        Where it was loaded from.
+    task : Task
+        The task that it answers.
+    labels : Labels
+        The classes, in the order of the outputs.
+    tuned : Tuned
+        What was chosen on dev, such as thresholds.
+    max_length : int
+        Length in pieces at which a text is cut.
+    pair : bool or None
+        Whether it reads pairs of texts; None for models of transformers, which read single texts and pairs,
+        and for taggers, which read words.
+    tokenizer : Tokenizer
+    ops : Ops
+        The engine.
+    """
+
+    folder: Path
+    task: Task
+    labels: Labels
+    tuned: Tuned
+    max_length: int
+    pair: bool | None
+    tokenizer: Tokenizer
+    ops: Any
+
+    @property
+    @abstractmethod
+    def config(self) -> BertConfig:
+        """Return the configuration of the encoder."""
+
+    @property
+    @abstractmethod
+    def head(self) -> Head:
+        """Return the layer on top of the encoder: its kind, and its number of outputs."""
+
+    def features(self, examples: Sequence[Any]) -> Features:
+        """Make the features of some examples.
+
+        Parameters
+        ----------
+        examples : sequence
+            Examples of the model's task.
+        """
+        made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+        return as_sequence(made)
+
+    @abstractmethod
+    def outputs(self, features: Any, done: Done = ignore_progress) -> list[Array]:
+        """Compute the scores of each feature.
+
+        Parameters
+        ----------
+        features : sequence of Feature
+            Features that the method `features` made.
+        done : callable
+            Called with the number of tokens after each batch.
+
+        Returns
+        -------
+        list of arrays
+            One for each feature.
+        """

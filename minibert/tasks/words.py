@@ -10,6 +10,7 @@ from minibert.base.errors import warn
 from minibert.data.ner import TaggedSentence
 from minibert.tasks.metrics.entities import Chunk, chunks
 from minibert.tasks.metrics.schemes import entity_scheme, tags_without_scheme, unknown_scheme
+from minibert.tasks.task import TrainedModel
 
 WITHIN = "-./&@_+"  # marks within a word, as in all-rounder, U.S. or AT&T
 IN_NUMBERS = ",:"  # marks between digits
@@ -96,14 +97,14 @@ def _after_word(text: str, parts: list[Span], first: int, before: Span | None) -
     return after
 
 
-def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
+def tag_texts(model: TrainedModel, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield words with their tags, and entities, for each text in order.
 
     There is a warning if the model's tags look like those of entities but follow no known scheme.
 
     Parameters
     ----------
-    model : Finetuned or FeatureTagger
+    model : TrainedModel
         A model that tags words.
     texts : iterable of str
         Texts; each is a document by itself. A few are read at a time.

@@ -52,16 +52,15 @@ def takes_log(function: Any) -> bool:
     Returns
     -------
     bool
-        True also for a function whose signature is not known.
+        False for a class, which would only make an object, and for a function whose signature is not known:
+        what it takes would show only in the middle of a run.
     """
-    if not callable(function):
+    if not callable(function) or isinstance(function, type):
         return False
     try:
         inspect.signature(function).bind(1, {})
-    except TypeError:
+    except (TypeError, ValueError):
         return False
-    except ValueError:
-        pass
     return True
 
 

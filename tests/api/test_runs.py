@@ -154,6 +154,8 @@ def test_custom_engine_computes_the_run(tmp_path):
         ({"on_log": 3}, "on_log=3 is not valid; give a function of the number of a step and its values."),
         ({"on_log": [print]}, "is not valid; give a function of the number of a step and its values."),
         ({"on_log": lambda values: None}, "is not valid; give a function of the number of a step and its"),
+        ({"on_log": dict}, "on_log=<class 'dict'> is not valid; give a function of the number of a step and"),
+        ({"resume": 1}, "resume=1 is not valid; give True or False."),
         (
             {"ops": "numpy"},
             "ops='numpy' is not valid; give an engine object, or one by its name",
@@ -172,9 +174,20 @@ def test_invalid_ops_and_on_log_are_refused_before_any_work(tmp_path, given, mes
     assert not (tmp_path / "run").exists()
 
 
-def test_on_log_is_whatever_can_be_called_with_a_step_and_values():
-    assert takes_log(print) and takes_log(max) and takes_log(lambda step, values, *more: None)
+class Logger:
+    def __init__(self, step, values):
+        pass
+
+    def __call__(self, step, values):
+        pass
+
+
+def test_on_log_is_a_function_known_to_take_a_step_and_values():
+    assert takes_log(print) and takes_log({}.__setitem__) and takes_log(lambda step, values, *more: None)
+    assert takes_log(Logger(1, {})) and not takes_log(Logger)  # the class itself would only be made
     assert not takes_log(len) and not takes_log(lambda *, step, values: None)
+    for unknown in (max, {}.update, dict, int):
+        assert not takes_log(unknown)
 
 
 def test_help_shows_no_default_for_options_without_one():

@@ -266,6 +266,8 @@ int main(int n_words, char **words) {
         {"rows and losses", test_rows, true},
         {"updates", test_updates, false},
         {"memory", test_memory, false},
+        {"threads", test_threads, true},
+        {"peak", test_peak, false},
         {"matrix products", test_gemm, true},
         {"attention", test_attention, true},
     };

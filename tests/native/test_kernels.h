@@ -227,5 +227,7 @@ void test_layer_norm(mb::Pool &pool, Digest &digest);
 void test_rows(mb::Pool &pool, Digest &digest);
 void test_updates(mb::Pool &pool, Digest &digest);
 void test_memory(mb::Pool &pool, Digest &digest);
+void test_threads(mb::Pool &pool, Digest &digest);
+void test_peak(mb::Pool &pool, Digest &digest);
 void test_gemm(mb::Pool &pool, Digest &digest);
 void test_attention(mb::Pool &pool, Digest &digest);

@@ -31,6 +31,8 @@ NEAREST = {  # the test of the program that a file's faults meet first
     **dict.fromkeys(("rowwise", "cross_entropy", "loops"), "rows and losses"),
     **{
         "memory": "memory",
+        "threads": "threads",
+        "peak": "peak",
         "layer_norm": "LayerNorm",
         "updates": "updates",
         "random": "dropout",

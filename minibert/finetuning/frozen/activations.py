@@ -19,8 +19,9 @@ from minibert.base.files import crc32_of, open_file, require_intact, write_folde
 from minibert.base.json_files import read_json
 from minibert.core.batch import Batch, Feature
 from minibert.finetuning.frozen.features import TOKEN_BUDGET, write_header
-from minibert.tasks.batches import Done, ignore_progress, lengths, token_budget_batches
+from minibert.tasks.batches import lengths, token_budget_batches
 from minibert.tasks.tagging import NO_PIECE
+from minibert.tasks.task import Done, ignore_progress
 from minibert.training.runlog import Progress, info_if
 
 MOST_MEMORY = 1 << 30  # most bytes to hold in memory; more go to the disk

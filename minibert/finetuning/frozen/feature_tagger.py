@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_tensors
 from minibert.core.arrays import Params
 from minibert.core.batch import Feature
+from minibert.core.config import BertConfig
 from minibert.core.heads import split_outputs
 from minibert.engines.runtime import runtime_of
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, layers_of, word_vectors
@@ -22,11 +23,10 @@ from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
 from minibert.model.params import Head
 from minibert.tasks import registry
-from minibert.tasks.batches import Done, ignore_progress, token_budget_batches
+from minibert.tasks.batches import token_budget_batches
 from minibert.tasks.stored import TAGGER_FILE, Stored
 from minibert.tasks.tagging import sentence_bounds
-from minibert.tasks.task import Labels, Task
-from minibert.tokenizer import Tokenizer
+from minibert.tasks.task import Done, TrainedModel, ignore_progress
 
 WEIGHTS_FILE = "tagger.safetensors"
 WORD_BUDGET = 2048  # most words in a batch
@@ -184,19 +184,12 @@ class Asked(list[Feature]):
 
 
 @dataclass(frozen=True)
-class FeatureTagger:
-    """A finished feature-based tagger, with the interface of a fine-tuned model, `models.Finetuned`."""
+class FeatureTagger(TrainedModel):
+    """A finished feature-based tagger."""
 
-    folder: Path  # where it was loaded from
-    task: Task
-    labels: Labels
-    max_length: int
-    tokenizer: Tokenizer
     model: Bert  # the frozen encoder
     params: BilstmParameters  # parameters of the LSTMs
     layers: Layers
-
-    tuned: ClassVar[dict[str, float]] = {}
 
     @classmethod
     def from_pretrained(
@@ -244,10 +237,11 @@ class FeatureTagger:
             raise InputError(f"{folder / TAGGER_FILE} is of a tagger on another BERT; {stored.ADVICE}.")
         task = registry.create(stored.task, dict(stored.columns))
         params = load_tagger(folder, tagger_config)
-        return cls(folder, task, stored.labels, stored.max_length, model.tokenizer, model, params, layers)
+        labels, length = stored.labels, stored.max_length
+        return cls(folder, task, labels, {}, length, None, model.tokenizer, model.ops, model, params, layers)
 
     @property
-    def config(self) -> Any:
+    def config(self) -> BertConfig:
         """Return the configuration of the frozen encoder."""
         return self.model.config
 
@@ -255,11 +249,6 @@ class FeatureTagger:
     def head(self) -> Head:
         """Return the head that a fine-tuned model with the same outputs would have."""
         return Head("tag", len(self.labels))
-
-    @property
-    def ops(self) -> Any:
-        """Return the engine."""
-        return self.model.ops
 
     def features(self, examples: Sequence[Any]) -> Asked:
         """Make the windows of some sentences.
@@ -269,8 +258,7 @@ class FeatureTagger:
         examples : sequence
             Sentences.
         """
-        made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
-        asked = Asked(made)
+        asked = Asked(super().features(examples))
         asked.bounds = sentence_bounds(examples)
         return asked
 

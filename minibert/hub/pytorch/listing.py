@@ -1,7 +1,7 @@
 """List what a pickle asks for, without unpickling it: every name that it would import, and so may call.
 
-A pickle is a program for a stack machine. The listing follows the stack of that machine by the table of its
-instructions in `pickletools`, keeps only the strings on it, from which names are made, and runs nothing.
+A pickle is a program for a stack machine, which runs nothing here: of each instruction, only the name that it
+imports is kept.
 """
 
 import io
@@ -9,13 +9,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from pickletools import genops, markobject
+from pickletools import OpcodeInfo
 from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError
 from minibert.base.files import open_file
 from minibert.hub.pytorch.pickled import DAMAGED
-from minibert.hub.pytorch.unpickling import ALLOWED
+from minibert.hub.pytorch.unpickling import ALLOWED, StackMachine
 
 LARGEST = 1 << 26  # bytes of a pickle that are read; that of a BERT-large has some 60,000
 MOST_INSTRUCTIONS = 1 << 20  # in a file
@@ -95,13 +95,18 @@ def _members(file: Any) -> Iterator[bytes]:
             raise TooLong(f"it has {len(members):,} pickles")
 
 
-class _Names:
-    """The names in some pickles; ValueError or TooLong says why the rest of one can't be told."""
+class _Names(StackMachine):
+    """The names in some pickles; ValueError or TooLong says why the rest of one can't be told.
+
+    On the stack it keeps only arguments, of which strings are parts of names; results of calls are None.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self.names: dict[str, None] = {}
         self.complete = 0  # pickles
         self.instructions = 0
+        self._found = self.names  # of the current pickle
 
     def add_all(self, data: bytes) -> None:
         """Add the names of the pickles that follow one another in some bytes.
@@ -112,58 +117,37 @@ class _Names:
         number = 0
         while file.tell() < len(data):
             number += 1
-            names = self.names if number <= READ else {}
+            self._found = self.names if number <= READ else {}
             try:
-                self._add(file, names)
+                self.run(file)
             except ValueError as error:
                 if number > READ:  # numbers, or something else that is not a pickle
                     return
                 if len(data) > LARGEST:
                     raise TooLong(f"it has more than {LARGEST >> 20} MiB") from error
                 raise
-            self.names |= names
+            self.names |= self._found
             self.complete += 1
 
-    def _add(self, file: io.BytesIO, names: dict[str, None]) -> None:
-        """Add the names of one pickle to `names`, up to where it is damaged."""
-        stack: list[Any] = []
-        memo: dict[Any, Any] = {}
-        for opcode, argument, _ in genops(file):
-            self.instructions += 1
-            if self.instructions > MOST_INSTRUCTIONS:
-                raise TooLong(f"it has more than {MOST_INSTRUCTIONS:,} instructions")
-            name = opcode.name
-            if name in ("GLOBAL", "INST"):
-                names[str(argument).replace(" ", ".", 1)] = None
-            elif name == "STACK_GLOBAL":
-                parts = stack[-2:]
-                is_plain = len(parts) == 2 and all(type(part) is str for part in parts)
-                names[".".join(parts) if is_plain else COMPUTED] = None
-            elif name.startswith("EXT"):
-                names[f"number {argument} of copyreg's registry"] = None
-            elif name == "MEMOIZE":
-                memo[len(memo)] = stack[-1] if stack else None
-            elif name.endswith("PUT"):
-                memo[argument] = stack[-1] if stack else None
-            _move(stack, opcode, memo.get(argument) if name.endswith("GET") else argument)
+    def _step(self, opcode: OpcodeInfo, argument: Any) -> None:
+        self.instructions += 1
+        if self.instructions > MOST_INSTRUCTIONS:
+            raise TooLong(f"it has more than {MOST_INSTRUCTIONS:,} instructions")
+        super()._step(opcode, argument)
 
+    def _result(self, name: str, argument: Any, taken: list[Any]) -> Any:
+        if name in ("GLOBAL", "INST"):
+            self._found[str(argument).replace(" ", ".", 1)] = None
+        elif name == "STACK_GLOBAL":
+            is_plain = all(type(part) is str for part in taken)
+            self._found[".".join(taken) if is_plain else COMPUTED] = None
+        elif name.startswith("EXT"):
+            self._found[f"number {argument} of copyreg's registry"] = None
+        elif name == "DUP":
+            return taken[0]
+        elif name.endswith("GET"):
+            return self._memo.get(argument)
+        return None if taken else argument
 
-def _move(stack: list[Any], opcode: Any, value: Any) -> None:
-    """Do to a stack what an instruction does, with `value` as what it pushes; other results are None."""
-    if opcode.name == "MEMOIZE":
-        return
-    if opcode.name == "DUP":
-        stack.extend(stack[-1:])
-        return
-    taken = opcode.stack_before
-    if markobject in taken:
-        while stack and stack.pop() is not markobject:
-            pass
-        taken = taken[: taken.index(markobject)]
-    if taken:
-        del stack[-len(taken) :]
-    if opcode.name == "MARK":
-        stack.append(markobject)
-        return
-    is_value = not taken and len(opcode.stack_after) == 1 and markobject not in opcode.stack_before
-    stack.extend([value if is_value else None] * len(opcode.stack_after))
+    def _underflow(self) -> None:
+        """Go on: what the stack lacks can't be a part of a name."""

@@ -1,13 +1,14 @@
 """Read a pickle as data, with a stack machine that calls nothing and imports nothing.
 
-A pickle is a program that may call anything. This machine knows only the instructions that stored tensors
-need. It allows only a few names, which stand for placeholders of its own.
+A pickle is a program that may call anything. `StackMachine` follows its stack. `Machine` reads tensors with
+that: it knows only the instructions that they need, and allows only a few names, which stand for placeholders
+of its own.
 """
 
 import io
 import math
 from dataclasses import dataclass
-from pickletools import genops
+from pickletools import OpcodeInfo, anyobject, genops, markobject
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
@@ -76,26 +77,15 @@ for _module in ("torch", "torch.cuda"):
     ALLOWED |= {(_module, name): _Name("storage", dtype) for name, dtype in _STORAGES.items()}
 
 
-class Machine:
-    """Read pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors.
-
-    Attributes
-    ----------
-    storages : dict of str to Storage
-        The storages to which the pickles refer, by key.
-    """
+class StackMachine:
+    """Follow the stack and the memo of a pickle; a subclass says what an instruction leaves on the stack."""
 
     def __init__(self) -> None:
-        self.storages: dict[str, Storage] = {}
-        self._stack: list[Any] = []
-        self._marks: list[int] = []  # heights of the stack at the marks
+        self._stack: list[Any] = []  # with `markobject` for each mark
         self._memo: dict[int, Any] = {}
 
     def run(self, file: io.BytesIO) -> Any:
-        """Read the object of the file's next pickle.
-
-        A pickle that asks for anything other than tensors raises Hostile; a damaged one raises ValueError or
-        LookupError.
+        """Follow the file's next pickle; a damaged one raises ValueError or LookupError.
 
         Parameters
         ----------
@@ -105,96 +95,128 @@ class Machine:
         Returns
         -------
         object
-            A number, string, list, tuple or dictionary, with `StoredTensor` for each tensor.
+            What the pickle leaves on the stack.
         """
         self._stack = []
-        self._marks = []
         self._memo = {}
         for opcode, argument, _ in genops(file):
-            self._step(opcode.name, argument)
-        return self._pop(1)[0]
+            self._step(opcode, argument)
+        return self._take([anyobject])[0]
 
-    def _step(self, name: str, argument: Any) -> None:
-        """Execute one instruction of the pickle, on a stack and a memo.
+    def _step(self, opcode: OpcodeInfo, argument: Any) -> None:
+        """Follow one instruction, as the table of `pickletools` describes it."""
+        name = opcode.name
+        if name == "MARK":
+            self._stack.append(markobject)
+        elif name == "MEMOIZE" or name.endswith("PUT"):
+            [top] = self._take([anyobject])
+            self._stack.append(top)
+            self._memo[len(self._memo) if name == "MEMOIZE" else argument] = top
+        elif name != "STOP":
+            taken = self._take(opcode.stack_before)
+            result = self._result(name, argument, taken)
+            self._stack.extend([result] * len(opcode.stack_after))
+
+    def _result(self, name: str, argument: Any, taken: list[Any]) -> Any:
+        """Return what an instruction leaves on the stack.
 
         Parameters
         ----------
         name : str
-            Name of the instruction in `pickletools`. One that is not listed here raises Hostile.
+            Name of the instruction in `pickletools`.
         argument : object
             Argument of the instruction, if it has one.
+        taken : list
+            What it has taken from the stack; what was above a mark is one list.
         """
-        push = self._stack.append
-        match name:
-            case "PROTO" | "FRAME" | "STOP":
-                pass
-            case _ if name in _PUSHED:
-                push(argument)
-            case _ if name in _CONSTANTS:
-                push(_CONSTANTS[name])
-            case "MARK":
-                self._marks.append(len(self._stack))
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                push(tuple(self._pop(int(name[-1]))))
-            case "TUPLE":
-                push(tuple(self._pop_mark()))
-            case "EMPTY_LIST":
-                push([])
-            case "LIST":
-                push(self._pop_mark())
-            case "APPEND" | "APPENDS":
-                items = self._pop(1) if name == "APPEND" else self._pop_mark()
-                self._top(list).extend(items)
-            case "EMPTY_DICT":
-                push({})
-            case "DICT":
-                push(_dictionary(self._pop_mark()))
-            case "SETITEM" | "SETITEMS":
-                items = self._pop(2) if name == "SETITEM" else self._pop_mark()
-                self._top(dict).update(_dictionary(items))
-            case "PUT" | "BINPUT" | "LONG_BINPUT":
-                self._memo[argument] = self._top()
-            case "MEMOIZE":
-                self._memo[len(self._memo)] = self._top()
-            case "GET" | "BINGET" | "LONG_BINGET":
-                push(self._memo[argument])
-            case "GLOBAL":
-                push(_allowed(*argument.split(" ", 1)))
-            case "STACK_GLOBAL":
-                push(_allowed(*self._pop(2)))
-            case "REDUCE":
-                push(_rebuilt(*self._pop(2)))
-            case "BUILD":  # attributes of a dictionary: PyTorch's version numbers, not needed here
-                self._pop(1)
-                self._top(dict)
-            case "BINPERSID":
-                push(self._storage(*self._pop(1)))
-            case _:
-                raise Hostile(f"has the instruction {name}")
+        raise NotImplementedError
 
-    def _pop(self, count: int) -> list[Any]:
-        """Pop the top objects of the stack, from above the last mark."""
-        height = len(self._stack) - count
-        floor = self._marks[-1] if self._marks else 0
-        if height < floor:
-            raise ValueError("it takes more objects than there are")
+    def _take(self, kinds: list[Any]) -> list[Any]:
+        """Pop what an instruction takes; None in place of what the stack lacks, unless that is an error."""
+        above = []
+        if markobject in kinds:
+            kinds = kinds[: kinds.index(markobject)]
+            above = [self._pop_mark()]
+        height = max(0, len(self._stack) - len(kinds))
         items = self._stack[height:]
         del self._stack[height:]
-        return items
+        if len(items) < len(kinds) or markobject in items:
+            self._underflow()
+        return [None] * (len(kinds) - len(items)) + items + above
 
     def _pop_mark(self) -> list[Any]:
         """Pop everything above the last mark, and the mark itself."""
-        items = self._pop(len(self._stack) - self._marks[-1])
-        self._marks.pop()
-        return items
+        items: list[Any] = []
+        while self._stack:
+            item = self._stack.pop()
+            if item is markobject:
+                return items[::-1]
+            items.append(item)
+        self._underflow()
+        return items[::-1]
 
-    def _top(self, kind: type | None = None) -> Any:
-        """Return the top object without popping it, after checking its type."""
-        [target] = self._pop(1)
-        if kind is not None and type(target) is not kind:
-            raise Hostile(f"changes a {type(target).__name__} as if it were a {kind.__name__}")
-        self._stack.append(target)
-        return target
+    def _underflow(self) -> None:
+        """Raise the error for an instruction that takes more objects than there are above the last mark."""
+        raise ValueError("it takes more objects than there are")
+
+
+class Machine(StackMachine):
+    """Read pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors.
+
+    A tensor is a `StoredTensor`. A pickle that asks for anything else raises Hostile.
+
+    Attributes
+    ----------
+    storages : dict of str to Storage
+        The storages to which the pickles refer, by key.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: dict[str, Storage] = {}
+
+    def _result(self, name: str, argument: Any, taken: list[Any]) -> Any:
+        match name:
+            case "PROTO" | "FRAME":
+                return None
+            case _ if name in _PUSHED:
+                return argument
+            case _ if name in _CONSTANTS:
+                return _CONSTANTS[name]
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                return tuple(taken)
+            case "TUPLE":
+                return tuple(taken[0])
+            case "EMPTY_LIST":
+                return []
+            case "LIST":
+                return taken[0]
+            case "APPEND" | "APPENDS":
+                target, items = taken
+                _typed(target, list).extend([items] if name == "APPEND" else items)
+                return target
+            case "EMPTY_DICT":
+                return {}
+            case "DICT":
+                return _dictionary(taken[0])
+            case "SETITEM" | "SETITEMS":
+                target, *items = taken
+                _typed(target, dict).update(_dictionary(items if name == "SETITEM" else items[0]))
+                return target
+            case "GET" | "BINGET" | "LONG_BINGET":
+                return self._memo[argument]
+            case "GLOBAL":
+                return _allowed(*argument.split(" ", 1))
+            case "STACK_GLOBAL":
+                return _allowed(*taken)
+            case "REDUCE":
+                return _rebuilt(*taken)
+            case "BUILD":  # attributes of a dictionary: PyTorch's version numbers, not needed here
+                return _typed(taken[0], dict)
+            case "BINPERSID":
+                return self._storage(*taken)
+            case _:
+                raise Hostile(f"has the instruction {name}")
 
     def _storage(self, identity: Any) -> Storage:
         """Return the storage of ("storage", kind, key, device, count); older files have None at the end."""
@@ -209,6 +231,13 @@ class Machine:
         if self.storages.setdefault(key, storage) != storage:
             raise ValueError(f"storage {short(key)} is described in two ways")
         return storage
+
+
+def _typed(target: Any, kind: type) -> Any:
+    """Return an object that is about to be changed, after checking its type."""
+    if type(target) is not kind:
+        raise Hostile(f"changes a {type(target).__name__} as if it were a {kind.__name__}")
+    return target
 
 
 def _allowed(module: Any, name: Any) -> _Name:

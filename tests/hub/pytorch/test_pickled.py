@@ -208,6 +208,14 @@ def test_instructions_without_a_purpose_here_are_refused(content):
         Machine().run(io.BytesIO(content))
 
 
+@pytest.mark.parametrize(
+    "content", [b".", b"(.", b"t.", b"(\x85.", b"](a.", b"N(q\0h\0.", b"\x80\4(\x94h\0."]
+)
+def test_a_mark_or_an_empty_stack_is_not_an_object(content):
+    with pytest.raises(ValueError, match="it takes more objects than there are"):
+        Machine().run(io.BytesIO(content))
+
+
 # What lies
 
 

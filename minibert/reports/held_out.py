@@ -1,0 +1,139 @@
+"""The metrics of a pre-trained model on held-out text: how each is written in a terminal and in tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minibert.base.terminal import counted, printable, some_of
+
+METRICS = (  # name, label in a table, line in a terminal ("": none of its own), format, unit
+    ("loss", "loss, nats", "{loss} on {objective}", ".3f", " nats"),
+    ("standard_error", "its standard error, by document", "", ".3f", ""),
+    ("unigram", "unigram entropy of the targets: the best guess without context",
+     "  unigram entropy of these targets", ".3f", " nats"),
+    ("text_unigram", "unigram entropy of the whole text",
+     "  unigram entropy of the whole text", ".3f", " nats"),
+    ("shuffled_loss", "loss with the context shuffled", "  with its context shuffled", ".3f", " nats"),
+    ("perplexity", "perplexity", "  perplexity", ".1f", ""),
+    ("accuracy", "accuracy", "  accuracy", ".1%", ""),
+    ("next_accuracy", "next-sentence accuracy", "Next-sentence accuracy", ".1%", ""),
+    ("next_majority", "always the more frequent answer", "  always the more frequent answer", ".1%", ""),
+)  # fmt: skip
+HELD_OUT = {name: float | None for name, *_ in METRICS}  # types in reports of all versions
+
+
+def held_out_rows(
+    metrics: Mapping[str, Any], before: Mapping[str, Any] | None = None
+) -> list[tuple[str, str]]:
+    """Return the rows of a table of metrics, without those that are None.
+
+    Parameters
+    ----------
+    metrics : dict
+        `held_out` of a report: all fields of METRICS, and `targets`, the number of predicted tokens.
+    before : dict, optional
+        `held_out_before` of the report: metrics before further training.
+
+    Returns
+    -------
+    list of (str, str)
+        A label for each number, and the number as text.
+    """
+    rows = [("targets", f"{metrics['targets']:,}")]
+    for name, label, _, form, _ in METRICS:
+        for when, measured in (("", metrics), (", before this training", before or {})):
+            value = measured.get(name)
+            if value is not None:
+                rows.append((label + when, f"{value:{form}}"))
+    if before:
+        rows.append(("by this training", change_text(metrics, before)))
+    return rows
+
+
+def held_out_text(
+    metrics: Mapping[str, Any],
+    corpus: Sequence[str] = (),
+    before: Mapping[str, Any] | None = None,
+) -> str:
+    """Format the metrics of a text for a terminal.
+
+    Parameters
+    ----------
+    metrics : dict
+        `HeldOut.to_dict()` and "shuffled_loss", which is None for a left-to-right model.
+    corpus : sequence of str, default ()
+        What was measured: files, folders or globs, of which nobody knows whether the model has read them; by
+        default the documents that its run held out.
+    before : dict, optional
+        Metrics of the same targets before training: `held_out_before` of a report.
+
+    Returns
+    -------
+    str
+        Several lines.
+    """
+    loss = metrics["loss"]
+    remarks = {"loss": counted(metrics["targets"], "target") + error_text(metrics)}
+    for name in ("unigram", "text_unigram"):
+        entropy = metrics[name]
+        side = "under" if loss <= entropy else "over"
+        remarks[name] = f"the model is {abs(entropy - loss):.2f} {side} it"
+    loss_name = "Loss" if corpus else "Held-out loss"
+    objective = "next words" if metrics["shuffled_loss"] is None else "[MASK] positions"
+    rows = []
+    for name, _, line, form, unit in METRICS:
+        value = metrics.get(name)
+        if line and value is not None:
+            remark = f" ({remarks[name]})" if name in remarks else ""
+            rows.append((line.format(loss=loss_name, objective=objective), f"{value:{form}}{unit}{remark}"))
+    if before:
+        change = change_text(metrics, before)
+        rows.insert(1, ("  before this training", f"{before['loss']:.3f} nats ({change})"))
+    if corpus:
+        rows.insert(0, ("Measured on", printable(some_of(corpus))))
+    return "\n".join(f"{label:<36}{text}" for label, text in rows)
+
+
+def change_text(metrics: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """Say how much further training has changed the loss on the same held-out targets.
+
+    Parameters
+    ----------
+    metrics : dict
+        `held_out` of a report.
+    before : dict
+        `held_out_before` of the report.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> change_text({"loss": 2.5}, {"loss": 2.75})
+    'the loss has fallen by 0.250'
+    """
+    change = metrics["loss"] - before["loss"]
+    direction = "fallen" if change <= 0 else "risen"
+    return f"the loss has {direction} by {abs(change):.3f}"
+
+
+def error_text(metrics: Mapping[str, Any]) -> str:
+    """Format how certain a held-out loss is.
+
+    Parameters
+    ----------
+    metrics : mapping
+        Metrics of `HeldOut.to_dict()`.
+
+    Returns
+    -------
+    str
+        Text that begins with a comma; "" if the standard error is not known.
+    """
+    error = metrics.get("standard_error")
+    if error is None:
+        return ""
+    text = f", standard error {error:.3f}"
+    if metrics.get("documents") is not None:
+        text += f" over {counted(metrics['documents'], 'document')}"
+    return text
