@@ -31,6 +31,7 @@ class Curve(NamedTuple):
     faint: bool = True  # behind a smoothed curve, draw the points themselves faintly
     breaks: Sequence[float] = ()  # positions at which the smoothing restarts
     averaged: bool = False  # whether its points are means of neighbours
+    exact: bool = False  # draw the points themselves, neither smoothed nor averaged
 
 
 class Path(NamedTuple):
@@ -240,10 +241,13 @@ def _parts(curve: Curve) -> list[np.ndarray]:
 
 
 def _thinned(curve: Curve) -> Curve:
-    """Average neighbouring points if there are more than MOST_POINTS."""
+    """Reduce a curve to MOST_POINTS: average neighbours, or keep some points of an exact curve."""
     count = len(curve.points)
     if count <= MOST_POINTS:
         return curve
+    if curve.exact:
+        kept = np.linspace(0, count - 1, MOST_POINTS).round().astype(int)
+        return curve._replace(points=curve.points[kept])
     means = []
     for part in _parts(curve):
         points_of_part = max(1, MOST_POINTS * len(part) // count)
@@ -252,12 +256,12 @@ def _thinned(curve: Curve) -> Curve:
 
 
 def _paths(curve: Curve, title: str) -> list[tuple[str, np.ndarray, str]]:
-    """Return the lines of a curve with CSS classes and names: its points if it has dots, else smoothed ones.
+    """Return the lines of a curve with CSS classes and names: smoothed, unless it has dots or is exact.
 
     Where smoothing changes nothing, the points themselves have no name: the pointer would tell them twice.
     """
     name = _name(curve, title)
-    if curve.dots:
+    if curve.dots or curve.exact:
         return [(curve.kind, curve.points, name)]
     window = max(1, len(curve.points) // 20)
     name_of_means = f"{curve.name or title}, smoothed" if window > 1 else name
