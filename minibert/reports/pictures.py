@@ -10,6 +10,7 @@ import numpy as np
 from minibert.reports.viz import smoothed
 
 MOST_POINTS = 600  # points of a curve; if there are more, neighbours are averaged
+MOST_EXACT = 200  # points of an exact curve; of more, so many at even distances are kept, and the extremes
 LARGEST = 1e100  # larger values are left out, as are those that are not numbers
 WIDTH, HEIGHT = 720.0, 368.0  # this and all other lengths are in the plot's own units
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 40.0, 38.0  # margins around the plot, with the names of the axes
@@ -241,13 +242,15 @@ def _parts(curve: Curve) -> list[np.ndarray]:
 
 
 def _thinned(curve: Curve) -> Curve:
-    """Reduce a curve to MOST_POINTS: average neighbours, or keep some points of an exact curve."""
+    """Average neighbouring points if there are more than MOST_POINTS; of an exact curve keep MOST_EXACT."""
     count = len(curve.points)
+    if curve.exact:
+        values = curve.points[:, 1]
+        even = np.linspace(0, count - 1, min(count, MOST_EXACT)).round().astype(int)
+        kept = np.union1d(even, [values.argmin(), values.argmax()])
+        return curve._replace(points=curve.points[kept])
     if count <= MOST_POINTS:
         return curve
-    if curve.exact:
-        kept = np.linspace(0, count - 1, MOST_POINTS).round().astype(int)
-        return curve._replace(points=curve.points[kept])
     means = []
     for part in _parts(curve):
         points_of_part = max(1, MOST_POINTS * len(part) // count)
