@@ -23,9 +23,8 @@ from minibert.pretraining.recipes import FURTHER, RECIPES, SCHEDULES, Timetable
 from minibert.reports.doctor import Finding
 from minibert.reports.markup import rendered
 from minibert.reports.page import REPORT_FILE, duration, option_rows
-from minibert.reports.pictures import Curve, picture, points
+from minibert.reports.pictures import Curve, StepChart, picture, points, step_charts
 from minibert.reports.results import held_out_rows
-from minibert.reports.step_charts import StepChart, step_charts
 from minibert.tokenizer.report import piece_facts
 from minibert.training.loop import State
 from minibert.training.runlog import METRICS, OnLog, read_metrics

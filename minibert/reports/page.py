@@ -18,9 +18,8 @@ from minibert.model.head_kinds import SQUARED
 from minibert.reports import results
 from minibert.reports.doctor import Finding, Record, examine
 from minibert.reports.markup import rendered, shown
-from minibert.reports.pictures import Curve, picture, points
+from minibert.reports.pictures import Curve, StepChart, picture, points, step_charts
 from minibert.reports.results import WORST, Measured, metric_name, metric_number
-from minibert.reports.step_charts import StepChart, step_charts
 from minibert.tasks import metrics
 from minibert.tasks.task import Mistake
 from minibert.training.runlog import METRICS, read_metrics

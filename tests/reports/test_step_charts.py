@@ -9,7 +9,7 @@ from html_page import Page
 from minibert.reports import pictures
 from minibert.reports.markup import shown
 from minibert.reports.page import Facts, page
-from minibert.reports.step_charts import step_charts
+from minibert.reports.pictures import step_charts
 
 STEPS = np.arange(1, 101)
 NORMS = 1 + 0.5 * np.sin(STEPS)  # above 1 at 50 of 100 steps
