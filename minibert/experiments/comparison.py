@@ -19,6 +19,7 @@ from minibert.base.foreign_names import explains_foreign_attributes
 from minibert.base.options import PRETRAINING_FILE
 from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
+from minibert.experiments.run_names import short_names
 from minibert.finetuning.examples import EvaluationData
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
@@ -263,6 +264,15 @@ class Comparison:
         return differing
 
     @cached_property
+    def labels(self) -> list[str]:
+        """The letter and a short name of each run, which says what tells it apart, such as "A seed 0"."""
+        options = {}
+        for name, values in self._option_rows():
+            options[name] = [shown(value) for _, value in values]
+        names = short_names([run.folder for run in self.runs], options)
+        return [f"{run.letter} {name}" for run, name in zip(self.runs, names, strict=True)]
+
+    @cached_property
     def figures(self) -> dict[str, dict[str, float | None]]:
         """Final metrics of each run by its letter, None where it has none, and how long it was trained."""
         return {run.letter: self._measured(run) | run.length() for run in self.runs}
@@ -472,7 +482,7 @@ class Comparison:
         return rendered(
             "comparison.html.j2",
             title=f"Comparison of {len(self.runs)} runs",
-            runs=[(f"run{index}", run) for index, run in enumerate(self.runs)],
+            runs=[(f"run{index}", run, self.labels[index]) for index, run in enumerate(self.runs)],
             what=self.task.title if self.task else "pre-training",
             pictures=self._pictures(),
             head=head,
@@ -498,7 +508,9 @@ class Comparison:
             for index, run in enumerate(self.runs):
                 points = run.points(name, self.by)
                 breaks = run.breaks(self.by)
-                curves.append(Curve(f"run{index}", points, run.letter, dots, faint=False, breaks=breaks))
+                curves.append(
+                    Curve(f"run{index}", points, self.labels[index], dots, faint=False, breaks=breaks)
+                )
             return picture(title, curves, words, axis=self.by, scale=scale, unit=unit)
 
         if self.task is None:

@@ -24,7 +24,7 @@ from minibert.reports.doctor import Finding
 from minibert.reports.held_out import held_out_rows
 from minibert.reports.markup import rendered
 from minibert.reports.page import REPORT_FILE, duration, option_rows
-from minibert.reports.pictures import Curve, picture, points
+from minibert.reports.pictures import Curve, StepChart, picture, points, step_charts
 from minibert.tokenizer.report import piece_facts
 from minibert.training.loop import State
 from minibert.training.runlog import METRICS, OnLog, read_metrics
@@ -173,6 +173,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             figures=held_out_rows(held_out, report["held_out_before"]) if report and held_out else [],
             loss_curve=[self._losses(metrics, held_out)],
             examples=report["examples"] if report else [],
+            step_charts=self._step_charts(metrics),
             speeds=self._speeds(metrics),
             speed_curve=[self._curve(metrics, "tokens_per_second", "tokens a second", "{:,.0f}")],
             decisions=decisions(task, state, self._engine),
@@ -206,12 +207,22 @@ class RunPage(AbstractContextManager["RunPage"]):
         *more: Curve,
         unit: str = "",
     ) -> dict[str, Any] | None:
-        step = self._state.step
-        stages = self._task.stages(timetable_of(self._state))
-        breaks = [stage.begin for stage in stages[1:]]
-        marks = [(stage.begin, str(stage.seq_length)) for stage in stages if stage.begin <= step]
+        breaks, marks = self._stages()
         training = Curve("loss", points(metrics, name), "training", breaks=breaks)
-        return picture(title, [training, *more], form.format, step, unit=unit, lines=lines, marks=marks)
+        last = self._state.step
+        return picture(title, [training, *more], form.format, last, unit=unit, lines=lines, marks=marks)
+
+    def _step_charts(self, metrics: Metrics) -> list[StepChart]:
+        """Draw the gradient norm and the learning rate."""
+        options = self._task.options
+        return step_charts(metrics, self._state.step, options.clip_norm, options.warmup, *self._stages())
+
+    def _stages(self) -> tuple[list[float], list[tuple[float, str]]]:
+        """Return where stages begin after the first one, and a mark for each stage that has begun."""
+        stages = self._task.stages(timetable_of(self._state))
+        breaks: list[float] = [stage.begin for stage in stages[1:]]
+        begun = [stage for stage in stages if stage.begin <= self._state.step]
+        return breaks, [(stage.begin, str(stage.seq_length)) for stage in begun]
 
     def _speeds(self, metrics: Metrics) -> list[tuple[str, str]]:
         """Return the throughput of the whole run, and the median over steps of the other measurements."""

@@ -18,7 +18,7 @@ from minibert.model.head_kinds import SQUARED
 from minibert.reports import results
 from minibert.reports.doctor import Finding, Record, examine
 from minibert.reports.markup import rendered, shown
-from minibert.reports.pictures import Curve, picture, points
+from minibert.reports.pictures import Curve, StepChart, picture, points, step_charts
 from minibert.reports.results import WORST, Measured, metric_name, metric_number
 from minibert.tasks import metrics
 from minibert.tasks.task import Mistake
@@ -82,6 +82,7 @@ def page(facts: Facts) -> str:
         metrics={"head": head, "rows": rows},
         pictures=_curves(facts),
         confusion=_confusion(facts),
+        step_charts=_step_charts(facts),
         mistakes=[(mistake, *_shares(mistake)) for mistake in facts.mistakes[:WORST]],
         at_once=AT_ONCE,
         options=option_rows(facts.options),
@@ -180,7 +181,7 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
         if bag := report.get("bag_of_words"):
             score = bag["scores"][name]
             lines.append((score, f"bag of words: {number(score)}"))
-    last = max((row["step"] for row in facts.curve), default=0)
+    last = _last_step(facts)
     losses = Curve("loss", points(facts.curve, "loss"))
     of_dev = Curve("metric", points(facts.curve, f"dev_{name}"), dots=True)
     loss = picture("training loss", [losses], shown, last, unit=facts.loss_unit)
@@ -195,6 +196,17 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
         lines=lines,
     )
     return [drawn for drawn in (loss, metric) if drawn]
+
+
+def _step_charts(facts: Facts) -> list[StepChart]:
+    """Plot the gradient norm and the learning rate, over the same steps as the loss."""
+    options = facts.options
+    return step_charts(facts.curve, _last_step(facts), options.get("clip_norm"), options.get("warmup"))
+
+
+def _last_step(facts: Facts) -> float:
+    """Return the last step that was recorded; 0 if none was."""
+    return max((line["step"] for line in facts.curve), default=0)
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:

@@ -1,4 +1,7 @@
-"""Compute the coordinates of curves for the plot `templates/picture.svg.j2`."""
+"""Compute the coordinates of curves for the plot `templates/picture.svg.j2`.
+
+`step_charts` has the plots that the pages of both kinds of runs share.
+"""
 
 import itertools
 import math
@@ -7,9 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.reports.markup import shown
 from minibert.reports.viz import smoothed
 
 MOST_POINTS = 600  # points of a curve; if there are more, neighbours are averaged
+MOST_EXACT = 200  # points of an exact curve; of more, so many at even distances are kept, and the extremes
 LARGEST = 1e100  # larger values are left out, as are those that are not numbers
 WIDTH, HEIGHT = 720.0, 368.0  # this and all other lengths are in the plot's own units
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 40.0, 38.0  # margins around the plot, with the names of the axes
@@ -18,6 +23,7 @@ AXES = {  # the horizontal axes, and what is written below them
     "tokens": "tokens read in training",
     "minutes": "minutes of training",
 }
+LEAPS = "a norm that leaps together with the loss is a sign of too high a learning rate."
 LETTER, LINE = 13.5, 24.0  # the most room that a letter and a line of text take on a small screen
 
 
@@ -31,6 +37,7 @@ class Curve(NamedTuple):
     faint: bool = True  # behind a smoothed curve, draw the points themselves faintly
     breaks: Sequence[float] = ()  # positions at which the smoothing restarts
     averaged: bool = False  # whether its points are means of neighbours
+    exact: bool = False  # draw the points themselves, neither smoothed nor averaged
 
 
 class Path(NamedTuple):
@@ -41,6 +48,13 @@ class Path(NamedTuple):
     name: str = ""  # of the curve; without a name the pointer shows nothing
     positions: str = ""  # of the points, separated by spaces
     values: str = ""  # as the positions
+
+
+class StepChart(NamedTuple):
+    """A plot, and the sentence above it."""
+
+    sentence: str  # what to look at
+    picture: dict[str, Any]  # as `picture` returns it
 
 
 # -> (n,2)
@@ -240,8 +254,13 @@ def _parts(curve: Curve) -> list[np.ndarray]:
 
 
 def _thinned(curve: Curve) -> Curve:
-    """Average neighbouring points if there are more than MOST_POINTS."""
+    """Average neighbouring points if there are more than MOST_POINTS; of an exact curve keep MOST_EXACT."""
     count = len(curve.points)
+    if curve.exact:
+        values = curve.points[:, 1]
+        even = np.linspace(0, count - 1, min(count, MOST_EXACT)).round().astype(int)
+        kept = np.union1d(even, [values.argmin(), values.argmax()])
+        return curve._replace(points=curve.points[kept])
     if count <= MOST_POINTS:
         return curve
     means = []
@@ -252,12 +271,12 @@ def _thinned(curve: Curve) -> Curve:
 
 
 def _paths(curve: Curve, title: str) -> list[tuple[str, np.ndarray, str]]:
-    """Return the lines of a curve with CSS classes and names: its points if it has dots, else smoothed ones.
+    """Return the lines of a curve with CSS classes and names: smoothed, unless it has dots or is exact.
 
     Where smoothing changes nothing, the points themselves have no name: the pointer would tell them twice.
     """
     name = _name(curve, title)
-    if curve.dots:
+    if curve.dots or curve.exact:
         return [(curve.kind, curve.points, name)]
     window = max(1, len(curve.points) // 20)
     name_of_means = f"{curve.name or title}, smoothed" if window > 1 else name
@@ -352,3 +371,67 @@ def _tick(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:g}"
+
+
+def step_charts(
+    lines: Sequence[Mapping[str, float]],
+    last: float,
+    clip_norm: float | None = None,
+    warmup: float | None = None,
+    breaks: Sequence[float] = (),
+    marks: Sequence[tuple[float, str]] = (),
+) -> list[StepChart]:
+    """Plot the norm of the gradient with the clip norm, and the learning rate.
+
+    Parameters
+    ----------
+    lines : sequence of dict
+        Lines of `metrics.jsonl`.
+    last : float
+        The step at which the horizontal axis ends.
+    clip_norm : float, default None
+        Largest norm that is not cut; 0: no limit; None: not known.
+    warmup : float, default None
+        Share of the steps in which the rate rises; None: not known.
+    breaks : sequence of float
+        Steps at which the smoothing of the norm restarts.
+    marks : sequence of (float, str)
+        Vertical lines in the plot of the norm: a step and its name.
+
+    Returns
+    -------
+    list of StepChart
+        Without those of which nothing was recorded.
+    """
+    norms = points(lines, "gradient_norm")
+    rates = points(lines, "learning_rate")
+    limits = [(clip_norm, f"clip norm: {clip_norm:g}")] if clip_norm else []
+    norm_curve = Curve("loss", norms, breaks=breaks)
+    rate_curve = Curve("loss", rates, exact=True)
+    of_norms = picture("gradient norm", [norm_curve], shown, last, lines=limits, marks=marks)
+    of_rates = picture("learning rate", [rate_curve], "{:.3g}".format, last)
+    charts = [(_about_norms(norms, clip_norm), of_norms), (_about_rates(warmup), of_rates)]
+    return [StepChart(sentence, drawn) for sentence, drawn in charts if drawn]
+
+
+# norms (n,2)
+def _about_norms(norms: np.ndarray, clip_norm: float | None) -> str:
+    """Say what the clip norm does, at how many steps it does so, and which norms are a bad sign."""
+    if clip_norm is None:
+        return f"The norm of the gradient at each step: {LEAPS}"
+    if not clip_norm:
+        return f"No gradient is scaled down, as the run has no clip norm; {LEAPS}"
+    is_cut = norms[:, 1] > clip_norm
+    where = f"{is_cut.mean():.1%} of the steps" if is_cut.any() else "none of the steps"
+    cut = "Where the norm is above the dashed clip norm, the gradient is scaled down to it"
+    return f"{cut}, here at {where}; {LEAPS}"
+
+
+def _about_rates(warmup: float | None) -> str:
+    """Say how the learning rate goes, and why it begins low."""
+    if warmup is None:
+        return "The learning rate of each step."
+    if not warmup:
+        return "Without a warm-up, the learning rate is highest at the first step, and falls towards zero."
+    rises = f"The learning rate rises to its peak in the warm-up, the first {100 * warmup:g}% of the steps"
+    return f"{rises}, while the averages of the optimizer rest on few gradients; then it falls towards zero."

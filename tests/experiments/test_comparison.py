@@ -238,12 +238,12 @@ def test_the_page_has_a_curve_of_every_run_on_one_axis(pretrained, tmp_path, by)
     require_self_contained(document)
     found = Page(document)
     assert [had["aria-label"].split(" from ")[0] for had in found.of("svg", role="img")] == [
-        f"{what} loss over {by.rstrip('s')}s, A" for what in ("training", "held-out")
+        f"{what} loss over {by.rstrip('s')}s, A one" for what in ("training", "held-out")
     ]
     assert found.said("text").count(pictures.AXES[by]) == 2
     ends = []
     for kind in ("run0", "run1"):
-        _, training, looks = [had["d"] for had in found.of("path") if had["class"] == kind]
+        *_, training, looks = [had["d"] for had in found.of("path") if had["class"] == kind]
         assert training.count("L") == {"run0": 7, "run1": 11}[kind] and looks.count("L") == 1
         ends.append(float(training[1:].split("L")[-1].split()[0]))
         assert len(found.of("circle", **{"class": kind})) == 2
@@ -251,7 +251,7 @@ def test_the_page_has_a_curve_of_every_run_on_one_axis(pretrained, tmp_path, by)
     if by == "step":
         width = pictures.WIDTH - pictures.LEFT - pictures.RIGHT
         assert ends[0] == pytest.approx(pictures.LEFT + 8 / 12 * width, abs=0.1)
-    assert ["steps", "8", "12"] in found.rows and ["option", "A", "B"] in found.rows
+    assert ["steps", "8", "12"] in found.rows and ["option", "A one", "B two"] in found.rows
 
 
 @pytest.mark.parametrize("by", ["step", "tokens", "minutes"])
@@ -289,17 +289,34 @@ def test_a_run_on_its_way_is_drawn_as_far_as_it_has_come(pretrained, tmp_path):
     assert found.figures["B"]["loss"] is None and found.figures["B"]["steps"] == 12
     assert found.text().splitlines()[5].split()[:5] == ["B", "-", "-", "-", "-"]
     document = found.write(tmp_path / "page.html").read_text("utf-8")
-    assert "not finished" in document and document.count('class="run1"') == 1 + 2 + 2
+    assert "not finished" in document and document.count('class="run1"') == 2 + 2 + 2
+
+
+def test_page_has_short_names_and_whole_paths(pretrained):
+    found = Page(compare([pretrained / "one", pretrained / "two"])._page())
+    folders = [str(pretrained / name) for name in ("one", "two")]
+    assert found.said("label") == ["A one", "B two"]
+    assert [had["title"] for had in found.of("label")] == folders
+    assert [had["title"] for had in found.of("th") if "title" in had] == folders * 2
+    assert [[row[0].strip(), row[-1]] for row in found.rows[1:3]] == [
+        ["A one", folders[0]],
+        ["B two", folders[1]],
+    ]
+    names = {path["data-name"] for path in found.of("path") if "data-name" in path}
+    assert names == {"A one", "B two"}  # so few steps are not smoothed
 
 
 def test_hostile_names_stay_text_on_terminal_and_page(pretrained, tmp_path):
     name = "<script>\x1b[31m" + "long" * 30
-    shutil.copytree(pretrained / "one", tmp_path / name)
-    found = compare([pretrained / "one", tmp_path / name])
+    short = name[:13]
+    for folder in (name, short):
+        shutil.copytree(pretrained / "one", tmp_path / folder)
+    found = compare([pretrained / "one", tmp_path / name, tmp_path / short])
     assert "\x1b" not in found.text() and max(map(len, found.text().splitlines())) <= 80
     document = found.write(tmp_path / "page.html").read_text("utf-8")
     require_own_script(Page(document))
     assert "\x1b" not in document
+    assert Page(document).said("label")[1:] == [f"B …{name[-23:]}", "C <script>\ufffd[31m"]
 
 
 # the command
@@ -318,8 +335,8 @@ def test_the_command_prints_a_table_within_eighty_columns_and_writes_the_page(tu
     report = report_of(tuned / "long")
     assert lines[head + 1].split()[:2] == ["A", f"{100 * report['scores']['accuracy']:.2f}"]
     assert "  seed: A 0, B 7" in lines
-    rows = Page((tmp_path / "page.html").read_text("utf-8")).rows
-    assert lines[head + 1].split() in rows
+    rows = [row[1:-1] for row in Page((tmp_path / "page.html").read_text("utf-8")).rows]
+    assert lines[head + 1].split()[1:] in rows
 
 
 def test_names_and_options_fill_eighty_columns_and_no_more():

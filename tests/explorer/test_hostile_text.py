@@ -29,6 +29,7 @@ from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 pytestmark = pytest.mark.slow
 
 TEXT, LABEL = f'{NAME}"text', f"{NAME}'label"  # names of columns
+SHORT = ('"><svg onload=hacked++>', "'><a onblur=hacked++>")  # of runs, which a legend shows whole
 FEW = {"engine": "numpy", "threads": 1}
 # What no page here has, and attributes that act.
 ACTING = r"""() => [
@@ -54,7 +55,8 @@ def at(tmp_path_factory):
     columns = (("text", TEXT), ("label", LABEL))
     options = FinetuneOptions("classify", at / "data", at / "model", columns=columns, max_steps=3, **FEW)
     finetune(options.resolved(), at / "tuned", show=False)
-    shutil.copytree(at / "tuned", at / "again")
+    for name in ("again", *SHORT):
+        shutil.copytree(at / "tuned", at / name)
     corpus = at / f"{NAME}.txt"
     corpus.write_text("\n\n".join(f"{one}\n{two}" for one in WRITTEN for two in WRITTEN), "utf-8")
     options = PretrainOptions(
@@ -113,6 +115,7 @@ PAGES = {
     "run in a notebook": (lambda at: minibert.Run.open(at / "tuned")._repr_html_(), 1),
     "comparison": (lambda at: compare([at / "tuned", at / "again"])._page(), 0),
     "comparison in a notebook": (lambda at: compare([at / "tuned", at / "again"])._repr_html_(), 1),
+    "comparison by hostile names": (lambda at: compare([at / name for name in SHORT])._page(), 0),
     "explorer": (lambda at: show(at / "tuned", text=WRITTEN[8]).html, 0),
     "explorer in a notebook": (lambda at: show(at / "tuned", text=WRITTEN[8])._repr_html_(), 1),
     "explanation": (lambda at: explanation()._repr_html_(), 0),

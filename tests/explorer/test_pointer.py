@@ -1,13 +1,16 @@
 """Pictures in pages of runs answer to a mouse, a finger and arrow keys, as a browser has it."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from minibert.experiments.comparison import Compared, Comparison
 from minibert.gradcheck.page import proof_page
 from minibert.gradcheck.sheet import Row
 from minibert.model.ops import Ops
+from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import shown
 from minibert.reports.page import Facts, page as report
 from minibert.reports.results import metric_number
@@ -16,6 +19,7 @@ from minibert.reports.viz import smoothed
 pytestmark = pytest.mark.slow
 
 NAME = "f1<img src=x onerror=window.hacked=1>"  # of a metric
+HOSTILE = '"><svg onload=hacked++>'  # of a folder
 LOSSES = 0.9 - 0.001 * np.arange(1, 101) + 0.05 * np.sin(np.arange(1, 101))
 SCORES = {20: 0.5, 60: 0.625, 100: 0.75}
 # The elements whose own text has less contrast to what is behind it than WCAG 2 asks for.
@@ -189,6 +193,106 @@ def test_tables_that_scroll_can_be_reached_by_keyboard(open_page, tmp_path):
     assert page.evaluate(reached) == [True, True]
     assert page.evaluate("document.querySelector('.wide[role=group]') !== null")
     assert page.locator("main h1").count() == 1
+
+
+# runs of a comparison, each with a box
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """The page of three runs in the order of their lengths, of which the first has a hostile name."""
+    folders, lengths = (f"runs/{HOSTILE}", "runs/b", "runs/c"), (20, 40, 60)
+    runs = []
+    for letter, folder, length in zip("ABC", folders, lengths, strict=True):
+        lines = [{"step": step, "mlm_loss": 6 - 0.01 * step} for step in range(1, length + 1)]
+        lines += [{"step": step, "held_out_loss": 5.0} for step in range(10, length + 1, 10)]
+        runs.append(Compared(letter, Path(folder), PretrainOptions(steps=length), lines, None))
+    return Comparison(runs, "step").write(tmp_path_factory.mktemp("compared") / "page.html")
+
+
+def counts(page):
+    """How many lines and dots of each run can be seen, in each picture."""
+    seen = """(picture) => [0, 1, 2].map((run) => [...picture.querySelectorAll(`.run${run}`)].filter(
+        (one) => one.checkVisibility() && one.getBoundingClientRect().width).length)"""
+    return [page.locator("svg[role=img]").nth(number).evaluate(seen) for number in range(2)]
+
+
+ALL_SEEN = [[1, 1, 1], [3, 5, 7]]  # training loss; held-out loss, with a dot for each evaluation
+
+
+def test_a_run_whose_box_is_cleared_is_in_no_picture_and_not_told(compared, open_page):
+    page = open_page(compared, viewport={"width": 1280, "height": 1600})
+    curves = "[...document.querySelectorAll('path[data-name]')].map((one) => one.outerHTML)"
+    assert counts(page) == ALL_SEEN
+    before = page.evaluate(curves)
+    box = page.get_by_role("checkbox", name="C c")
+    box.focus()
+    page.keyboard.press("Space")
+    assert counts(page) == [[1, 1, 0], [3, 5, 0]]
+    page.keyboard.press("Tab")  # to the first picture
+    assert readout(page) == "step 40\nB b, smoothed: 5.605"
+    page.keyboard.press("End")
+    page.keyboard.press("PageUp")
+    assert readout(page).startswith("step 40\n")  # no step that only the hidden run has
+    page.locator("label").first.click()
+    assert counts(page) == [[0, 1, 0], [0, 5, 0]]
+    assert page.evaluate(curves) == before
+    box.press("Space")
+    page.locator("label").first.click()
+    assert counts(page) == ALL_SEEN
+    page.keyboard.press("Tab")
+    assert page.errors == []
+
+
+def test_without_any_run_nothing_is_told(compared, open_page):
+    page = open_page(compared, viewport={"width": 1280, "height": 1600})
+    for box in page.get_by_role("checkbox").all():
+        box.uncheck()
+    assert counts(page) == [[0, 0, 0], [0, 0, 0]]
+    page.keyboard.press("Tab")
+    for key in ("ArrowLeft", "End", "PageDown"):
+        page.keyboard.press(key)
+    page.mouse.move(*place(page, 0, 50))
+    assert readout(page) == "" and page.errors == []
+    page.get_by_role("checkbox", name="B b").check()
+    page.mouse.move(*place(page, 0, 51))
+    assert readout(page).startswith("step 31\nB b")  # 51 hundredths of an axis of 60 steps
+    assert page.errors == []
+
+
+def test_runs_are_hidden_without_scripts(compared, open_page):
+    page = open_page(compared, java_script_enabled=False)
+    dots = page.locator("circle.run1")
+    assert dots.first.is_visible() and dots.count() == 4
+    page.get_by_role("checkbox", name="B b").uncheck()
+    assert not any(dot.is_visible() for dot in dots.all())
+    assert page.locator("circle.run2").first.is_visible()
+    page.get_by_role("checkbox", name="B b").check()
+    assert dots.first.is_visible()
+
+
+def test_hostile_names_of_runs_are_text_in_the_legend(compared, open_page):
+    page = open_page(compared, viewport={"width": 1280, "height": 1600})
+    label = page.locator("label").first
+    assert label.inner_text().strip() == f"A {HOSTILE}"
+    assert label.get_attribute("title") == f"runs/{HOSTILE}"
+    page.mouse.move(*place(page, 0, 10))
+    assert f"A {HOSTILE}, smoothed: " in readout(page) or f"A {HOSTILE}: " in readout(page)
+    assert page.locator("svg[onload]").count() == 0
+    assert page.evaluate("window.hacked") is None and page.errors == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_comparison_fits_its_window(width, compared, open_page):
+    page = open_page(compared, viewport={"width": width, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_names_of_runs_have_contrast(scheme, compared, open_page):
+    page = open_page(compared, color_scheme=scheme)
+    page.get_by_role("checkbox", name="B b").uncheck()
+    assert page.evaluate(FAINT) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -16,6 +16,7 @@ from minibert.pretraining.preparation import Text
 from minibert.pretraining.recipes import Timetable
 from minibert.pretraining.run import pretrain
 from minibert.reports import pictures
+from minibert.reports.markup import shown
 from minibert.training.runlog import read_metrics
 
 STEPS, LOOKS = 12, 3
@@ -104,6 +105,23 @@ def test_the_curve_has_the_steps_the_looks_the_floors_and_the_stages(finished):
     np.testing.assert_allclose(dots(document)[:, 0], expected, atol=0.06)
     heights = np.polyfit(dots(document)[:, 1], [loss for _, loss in looks], 1, full=True)
     assert heights[1].sum() < 1e-3  # on one straight scale
+
+
+def test_it_has_the_gradient_norm_and_the_rate_of_every_step(finished):
+    out, _, _ = finished
+    found, lines = Page((out / "report.html").read_text("utf-8")), read_metrics(out)
+    assert "Gradient norm and learning rate" in found.said("h2")
+    for title, name, form in (
+        ("gradient norm", "gradient_norm", shown),
+        ("learning rate", "learning_rate", "{:.3g}".format),
+    ):
+        told = [path["data-values"].split() for path in found.of("path", **{"data-name": title})]
+        assert sum(told, []) == [form(line[name]) for line in lines if name in line], title
+    norms = [line["gradient_norm"] for line in lines if "gradient_norm" in line]
+    assert len(norms) == STEPS
+    share = np.mean(np.array(norms) > 1)
+    where = f"{share:.1%} of the steps" if share else "none of the steps"
+    assert any(f"here at {where};" in text for text in found.said("p"))
 
 
 def test_it_says_what_was_decided_and_why(finished):

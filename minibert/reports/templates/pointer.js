@@ -1,7 +1,7 @@
 // Pictures answer to a mouse, a finger and the arrow keys, by what stands at a place. All else they show without this.
 "use strict";
 for (const picture of document.querySelectorAll("svg[role=img]")) {
-  const places = placesOnCurves(picture) || placesOfDots(picture);
+  const places = placesOf(picture);
   if (places.length) answer(picture, places);
 }
 // A table wider than the window scrolls by the arrow keys, too.
@@ -12,10 +12,15 @@ for (const box of document.querySelectorAll(".wide")) {
   box.setAttribute("aria-label", "Wide content; arrow keys scroll it");
 }
 
-// Of a picture with curves every position at which one has a point, from left to right; null where there is no curve.
-function placesOnCurves(picture) {
+function placesOf(picture) {
+  const lines = [...picture.querySelectorAll("path[data-name]")];
+  return lines.length ? placesOnCurves(lines) : placesOfDots(picture);
+}
+
+// Every position at which a curve has a point, from left to right; of hidden curves none.
+function placesOnCurves(lines) {
   const curves = new Map();
-  for (const { classList, dataset, attributes } of picture.querySelectorAll("path[data-name]")) {
+  for (const { classList, dataset, attributes } of lines.filter((line) => getComputedStyle(line).display !== "none")) {
     const curve = curves.get(dataset.name) || { name: dataset.name, kind: classList.value, points: [] };
     const [positions, values] = [dataset.positions.split(" "), dataset.values.split(" ")];
     attributes.d.value.slice(1).split("L").forEach((point, number) => {
@@ -26,7 +31,7 @@ function placesOnCurves(picture) {
   }
   const points = [...curves.values()].flatMap((curve) => curve.points).sort((one, other) => one.x - other.x);
   const distinct = points.filter((point, number) => !number || point.x > points[number - 1].x);
-  return curves.size ? distinct.map(({ x, position }) => ({ x, y: 0, position, curves })) : null;
+  return distinct.map(({ x, position }) => ({ x, y: 0, position, curves }));
 }
 
 // Of a picture with nothing but dots these, row by row.
@@ -78,6 +83,7 @@ function answer(picture, places) {
   }
 
   function show(number) {
+    if (!places.length) return;
     at = Math.max(0, Math.min(places.length - 1, number));
     const [heading, told] = toldAt(places[at], picture.dataset.axis);
     hide();
@@ -100,6 +106,7 @@ function answer(picture, places) {
   }
 
   function point(event) {
+    if (!places.length) return;
     const box = picture.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * width;
     const y = ((event.clientY - box.top) / box.height) * height;
@@ -108,10 +115,15 @@ function answer(picture, places) {
     places[nearest].title && far[nearest] > 30 ? hide() : show(nearest);
   }
 
-  const page = Math.ceil(places.length / 10);
+  // Boxes of a page hide curves and show them again.
+  document.addEventListener("change", () => {
+    hide();
+    places = placesOf(picture);
+    at = places.length - 1;
+  });
   const up = places[0].title ? -1 : 1; // dots are in order from top to bottom
-  const moves = { ArrowLeft: -1, ArrowDown: -up, ArrowRight: 1, ArrowUp: up, PageDown: -up * page, PageUp: up * page };
-  Object.assign(moves, { Home: -places.length, End: places.length });
+  const moves = { ArrowLeft: -1, ArrowDown: -up, ArrowRight: 1, ArrowUp: up, Home: -Infinity, End: Infinity };
+  const pages = { PageDown: -up, PageUp: up }; // of a tenth of the places
   picture.addEventListener("pointermove", point);
   picture.addEventListener("pointerdown", point);
   picture.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hide());
@@ -119,8 +131,9 @@ function answer(picture, places) {
   picture.addEventListener("focus", () => picture.matches(":focus-visible") && show(at));
   picture.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hide();
-    if (!(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
+    const move = moves[event.key] || Math.ceil(places.length / 10) * pages[event.key];
+    if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    show(at + moves[event.key]);
+    show(at + move);
   });
 }

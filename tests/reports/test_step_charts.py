@@ -1,0 +1,105 @@
+"""The gradient norm and the learning rate on the pages of runs: what was recorded, and what to look at."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from html_page import Page
+
+from minibert.reports import pictures
+from minibert.reports.markup import shown
+from minibert.reports.page import Facts, page
+from minibert.reports.pictures import step_charts
+
+STEPS = np.arange(1, 101)
+NORMS = 1 + 0.5 * np.sin(STEPS)  # above 1 at 50 of 100 steps
+RATES = np.minimum((STEPS - 1) / 10, (101 - STEPS) / 90) * 1e-3
+LINES = [
+    {"step": step, "loss": 0.5, "gradient_norm": norm, "learning_rate": rate}
+    for step, norm, rate in zip(STEPS.tolist(), NORMS.tolist(), RATES.tolist(), strict=True)
+]
+
+
+def drawn(chart, kind):
+    """Return the recorded numbers of the only path of a kind, and its coordinates."""
+    [path] = [path for path in chart.picture["paths"] if path.kind == kind]
+    numbers = [np.array(text.replace(",", "").split(), float) for text in (path.positions, path.values)]
+    return np.stack(numbers, 1), np.array(path.points)
+
+
+# points (n,2): positions and values
+def on_axes(chart, points):
+    """Return the coordinates that points should have, by the numbers at the axes."""
+    heights = [(float(number), y) for number, y in chart.picture["heights"]]
+    places = [(float(number), x) for number, x in chart.picture["places"]]
+    x = np.polyval(np.polyfit(*zip(*places, strict=True), 1), points[:, 0])
+    y = np.polyval(np.polyfit(*zip(*heights, strict=True), 1), points[:, 1])
+    return np.stack([x, y], 1)
+
+
+def test_points_are_those_of_the_log():
+    norms, rates = step_charts(LINES, 100, clip_norm=1.0, warmup=0.1)
+    for chart, kind, values in ((norms, "loss raw", NORMS), (rates, "loss", RATES)):
+        numbers, coordinates = drawn(chart, kind)
+        recorded = np.stack([STEPS, values], 1)
+        np.testing.assert_allclose(numbers, recorded, rtol=5e-3, atol=5e-5)
+        np.testing.assert_allclose(coordinates, on_axes(chart, recorded), atol=1e-6)
+
+
+def test_the_clip_norm_is_a_line_at_its_height():
+    norms, rates = step_charts(LINES, 100, clip_norm=1.25)
+    [line] = [path for path in norms.picture["paths"] if path.kind == "line"]
+    expected = on_axes(norms, np.array([[0, 1.25], [100, 1.25]]))
+    np.testing.assert_allclose(line.points, expected, atol=1e-6)
+    assert "clip norm: 1.25" in [text for *_, text in norms.picture["texts"]]
+    assert "line" not in [path.kind for path in rates.picture["paths"]]
+
+
+@pytest.mark.parametrize(
+    ("clip_norm", "sentence"),
+    [
+        (1.0, "scaled down to it, here at 50.0% of the steps; a norm that leaps"),
+        (1.5, "scaled down to it, here at none of the steps; a norm that leaps"),
+        (0.0, "No gradient is scaled down, as the run has no clip norm; a norm that leaps"),
+        (None, "The norm of the gradient at each step: a norm that leaps"),
+    ],
+)
+def test_a_sentence_says_how_many_gradients_were_cut(clip_norm, sentence):
+    norms, _ = step_charts(LINES, 100, clip_norm)
+    assert sentence in norms.sentence
+    has_line = any(path.kind == "line" for path in norms.picture["paths"])
+    assert has_line == bool(clip_norm)
+
+
+def test_a_sentence_says_how_long_the_rate_rises():
+    sentences = [step_charts(LINES, 100, 1.0, warmup)[1].sentence for warmup in (0.07, 0.0, None)]
+    assert "in the warm-up, the first 7% of the steps" in sentences[0]
+    assert sentences[1].startswith("Without a warm-up")
+    assert sentences[2] == "The learning rate of each step."
+
+
+def test_the_rate_of_a_long_run_is_neither_smoothed_nor_averaged():
+    count = 10 * pictures.MOST_EXACT + 7
+    rates = np.random.default_rng(0).permutation(count) / 1000
+    lines = [{"step": step, "learning_rate": rate} for step, rate in enumerate(rates.tolist())]
+    [chart] = step_charts(lines, count)
+    numbers, _ = drawn(chart, "loss")
+    assert len(numbers) <= pictures.MOST_EXACT + 2
+    steps = numbers[:, 0].astype(int)
+    assert {0, rates.argmin(), rates.argmax(), count - 1} <= {*steps.tolist()}
+    assert np.diff(steps).max() <= 11
+    np.testing.assert_array_equal(numbers[:, 1], [float(f"{rate:.3g}") for rate in rates[steps]])
+
+
+def test_a_fine_tuning_has_both_below_its_mistakes():
+    report = {"title": "", "task": "", "metric": "f1", "scores": {}}
+    facts = Facts(report, curve=LINES, options={"clip_norm": 1.0, "warmup": 0.1})
+    found = Page(page(facts))
+    titles = found.said("h2")
+    assert titles.index("Gradient norm and learning rate") == titles.index("Mistakes") + 1
+    values = {path["data-name"]: path["data-values"] for path in found.of("path") if "data-name" in path}
+    assert values["gradient norm"].split() == [shown(norm) for norm in NORMS.tolist()]
+    assert values["learning rate"].split() == [f"{rate:.3g}" for rate in RATES]
+    assert any("here at 50.0% of the steps" in text for text in found.said("p"))
+    without = Page(page(dataclasses.replace(facts, curve=[{"step": 1, "loss": 0.5}])))
+    assert "Gradient norm and learning rate" not in without.said("h2")
