@@ -140,7 +140,10 @@ def keeps_head(
 class Finetuned(TrainedModel):
     """A fine-tuned model, for inference; `from_pretrained` makes one of a folder.
 
-    It has the attributes of `TrainedModel` and `params`, its `Parameters`.
+    Attributes
+    ----------
+    params : Parameters
+        Weights of the encoder and of its head. The other attributes are those of `TrainedModel`.
     """
 
     params: Parameters
