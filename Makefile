@@ -149,7 +149,7 @@ site: $(if $(wildcard $(VENV)/.with-test-all),,$(VENV)/.with-docs) ## the same s
 	$(SPHINX) $(ARGS)
 
 clean: ## remove the virtual environment and whatever was built; run folders stay
-	rm -rf $(VENV) build dist docs/_build docs/notebooks docs/api/*.rst *.egg-info .pytest_cache .hypothesis .ruff_cache \
+	rm -rf $(VENV) build dist docs/_build docs/notebooks docs/api/minibert.*.rst *.egg-info .pytest_cache .hypothesis .ruff_cache \
 	  minibert/tokenizer/_wordpiece.* minibert/engines/cpp/_kernels.*
 	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
 

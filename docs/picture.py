@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.tasks.task import softmax
+
 MARK = "<!-- picture -->"  # in docs/index.md; the picture takes its place
 CHARACTER, SPACE = 6.9, 10.0  # of a column, whose width is that of its piece
 TOP, ROW, BELOW = 26, 6, 28  # height of the pieces, of a head and of a guess
@@ -37,10 +39,10 @@ def guess_from(model: Any, states: np.ndarray, row: int) -> tuple[str, float]:
     tree = model.params.tree
     words = tree["embeddings"]["word"]
     logits, _ = model.ops.masked_lm_logits(states, np.array([row]), tree["mlm"], words, model.config)
-    exponentials = np.exp(np.asarray(logits[0]) - np.max(logits))
-    best = int(exponentials.argmax())
+    probabilities = softmax(logits[0])
+    best = int(probabilities.argmax())
     [piece] = model.tokenizer.convert_ids_to_tokens([best])
-    return piece, float(exponentials[best] / exponentials.sum())
+    return piece, float(probabilities[best])
 
 
 def figure(reading: Reading) -> str:
@@ -83,6 +85,7 @@ def draw(reading: Reading) -> str:
 
 
 def label(text: str, middle: float, baseline: float, kind: str) -> str:
+    """Return a line of text, centred."""
     return f'<text class="{kind}" x="{middle:.1f}" y="{baseline}">{html.escape(text)}</text>'
 
 

@@ -24,17 +24,18 @@ class Entry(NamedTuple):
     """What has a page of its own: the names on it, with their modules, and their directives."""
 
     names: list[str]
+    module: str  # which the directives take for granted
     directives: str
 
     def text(self) -> str:
         """Return the page, as reStructuredText."""
         *others, last = map(short, self.names)
         title = f"{', '.join(others)} and {last}" if others else last
-        module = self.names[0].removesuffix(f".{short(self.names[0])}")
-        return f"{title}\n{'=' * len(title)}\n\n.. currentmodule:: {module}\n\n{self.directives}\n"
+        return f"{title}\n{'=' * len(title)}\n\n.. currentmodule:: {self.module}\n\n{self.directives}\n"
 
 
 def short(name: str) -> str:
+    """Return the last part of a name."""
     return name.rpartition(".")[2]
 
 
@@ -51,7 +52,7 @@ def fenced(text: str) -> list[list[Entry]]:
                 for name in DIRECTIVE.findall(block)
             ]
             if names:
-                found[-1].append(Entry(names, block))
+                found[-1].append(Entry(names, module, block))
     return found
 
 
@@ -73,7 +74,7 @@ def shown(entries: list[Entry]) -> list[str]:
 
 
 def is_list(page: str) -> bool:
-    """Whether a page of the site is one of docs/api/, and not one that is made of them."""
+    """Tell whether a page of the site is one of docs/api/, and not one that is made of them."""
     return page.startswith(f"{FOLDER}/") and not page.startswith(f"{FOLDER}/minibert.")
 
 
@@ -81,7 +82,7 @@ def put_pages(app: Any, config: Any) -> None:
     """Write the page of each entry where Sphinx looks for it, and remove those of entries that are gone."""
     folder = Path(app.srcdir) / FOLDER
     pages = {folder / f"{entry.names[0]}.rst": entry.text() for entry in listed(folder)}
-    for path in set(folder.glob("*.rst")) - set(pages):
+    for path in set(folder.glob("minibert.*.rst")) - set(pages):
         path.unlink()
     for path, text in pages.items():
         if not path.exists() or path.read_text("utf-8") != text:  # what stays as it is, is not built anew
@@ -126,6 +127,7 @@ def methods(kind: type, options: Any) -> list[str]:
 
 
 def is_described_method(value: Any) -> bool:
+    """Tell whether a member of a class is a method or property with a docstring."""
     kinds = (property, cached_property, classmethod, staticmethod)
     return (inspect.isfunction(value) or isinstance(value, kinds)) and bool(inspect.getdoc(value))
 

@@ -112,7 +112,11 @@ def _is_representative(item, wanted):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
-    """Take away the handlers of messages that a test, or a library that it imports, has left on the root."""
+    """Give the root logger the handlers and the level that it had before a test.
+
+    A library may change them when it is imported, as accessible-pygments does; then minibert's messages would
+    go to its handler, and later tests would miss them.
+    """
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield

@@ -88,7 +88,7 @@ template <typename How> double rate_of(Pool &pool, double seconds) {
     std::vector<double> rates(pool.threads());
     std::atomic<float> sink{0}; // an unread result would be optimised away
     double best = 0;
-    for (int round = 0; round < kRounds && since() < kPatience * seconds; ++round) {
+    for (int round = 0; round < kRounds && (round == 0 || since() < kPatience * seconds); ++round) {
         pool.run(pool.threads(), [&](int64_t part) {
             double began = computed(), took = 0;
             int64_t done = 0;

@@ -548,7 +548,7 @@ class TrainedModel(ABC):
         Length in pieces at which a text is cut.
     pair : bool or None
         Whether it reads pairs of texts; None for models of transformers, which read single texts and pairs,
-        and for taggers, which read words.
+        and for LSTMs on frozen layers, which read words.
     tokenizer : Tokenizer
     ops : Ops
         The engine.

@@ -7,7 +7,7 @@ imports is kept.
 import io
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from pickletools import OpcodeInfo
 from typing import Any, NamedTuple
@@ -135,7 +135,8 @@ class _Names(StackMachine):
             raise TooLong(f"it has more than {MOST_INSTRUCTIONS:,} instructions")
         super()._step(opcode, argument)
 
-    def _result(self, name: str, argument: Any, taken: list[Any]) -> Any:
+    def _result(self, name: str, argument: Any, take: Callable[[], list[Any]]) -> Any:
+        taken = take()
         if name in ("GLOBAL", "INST"):
             self._found[str(argument).replace(" ", ".", 1)] = None
         elif name == "STACK_GLOBAL":

@@ -7,7 +7,9 @@ of its own.
 
 import io
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pickletools import OpcodeInfo, anyobject, genops, markobject
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -113,11 +115,10 @@ class StackMachine:
             self._stack.append(top)
             self._memo[len(self._memo) if name == "MEMOIZE" else argument] = top
         elif name != "STOP":
-            taken = self._take(opcode.stack_before)
-            result = self._result(name, argument, taken)
+            result = self._result(name, argument, partial(self._take, opcode.stack_before))
             self._stack.extend([result] * len(opcode.stack_after))
 
-    def _result(self, name: str, argument: Any, taken: list[Any]) -> Any:
+    def _result(self, name: str, argument: Any, take: Callable[[], list[Any]]) -> Any:
         """Return what an instruction leaves on the stack.
 
         Parameters
@@ -126,13 +127,17 @@ class StackMachine:
             Name of the instruction in `pickletools`.
         argument : object
             Argument of the instruction, if it has one.
-        taken : list
-            What it has taken from the stack; what was above a mark is one list.
+        take : callable
+            Pops what the instruction takes from the stack; what was above a mark is one list.
         """
         raise NotImplementedError
 
     def _take(self, kinds: list[Any]) -> list[Any]:
-        """Pop what an instruction takes; None in place of what the stack lacks, unless that is an error."""
+        """Pop what an instruction takes.
+
+        Where the stack lacks something, `_underflow` says whether that is an error; None takes its place
+        if it is none.
+        """
         above = []
         if markobject in kinds:
             kinds = kinds[: kinds.index(markobject)]
@@ -175,7 +180,7 @@ class Machine(StackMachine):
         super().__init__()
         self.storages: dict[str, Storage] = {}
 
-    def _result(self, name: str, argument: Any, taken: list[Any]) -> Any:
+    def _result(self, name: str, argument: Any, take: Callable[[], list[Any]]) -> Any:
         match name:
             case "PROTO" | "FRAME":
                 return None
@@ -184,23 +189,23 @@ class Machine(StackMachine):
             case _ if name in _CONSTANTS:
                 return _CONSTANTS[name]
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                return tuple(taken)
+                return tuple(take())
             case "TUPLE":
-                return tuple(taken[0])
+                return tuple(take()[0])
             case "EMPTY_LIST":
                 return []
             case "LIST":
-                return taken[0]
+                return take()[0]
             case "APPEND" | "APPENDS":
-                target, items = taken
+                target, items = take()
                 _typed(target, list).extend([items] if name == "APPEND" else items)
                 return target
             case "EMPTY_DICT":
                 return {}
             case "DICT":
-                return _dictionary(taken[0])
+                return _dictionary(take()[0])
             case "SETITEM" | "SETITEMS":
-                target, *items = taken
+                target, *items = take()
                 _typed(target, dict).update(_dictionary(items if name == "SETITEM" else items[0]))
                 return target
             case "GET" | "BINGET" | "LONG_BINGET":
@@ -208,13 +213,13 @@ class Machine(StackMachine):
             case "GLOBAL":
                 return _allowed(*argument.split(" ", 1))
             case "STACK_GLOBAL":
-                return _allowed(*taken)
+                return _allowed(*take())
             case "REDUCE":
-                return _rebuilt(*taken)
+                return _rebuilt(*take())
             case "BUILD":  # attributes of a dictionary: PyTorch's version numbers, not needed here
-                return _typed(taken[0], dict)
+                return _typed(take()[0], dict)
             case "BINPERSID":
-                return self._storage(*taken)
+                return self._storage(*take())
             case _:
                 raise Hostile(f"has the instruction {name}")
 

@@ -157,6 +157,16 @@ def test_a_pickle_that_calls_something_is_refused_and_nothing_is_run(call, proto
     assert not witness.exists()
 
 
+def test_an_instruction_that_tensors_do_not_need_is_named_where_the_stack_is_short_of_objects(tmp_path):
+    witness = tmp_path / "witness"
+    text = f"touch {witness}".encode()
+    # POP, which takes the mark when Python unpickles it.
+    content = b"\x80\x02(0cposix\nsystem\nX" + len(text).to_bytes(4, "little") + text + b"\x85R."
+    with pytest.raises(InputError, match="has the instruction POP, .*may be hostile"):
+        read_pickled(archive(tmp_path / "x.bin", content))
+    assert not witness.exists()
+
+
 def test_reading_imports_nothing_that_the_file_names(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", lambda *_: pytest.fail("something was imported"))
     found = Machine().run(io.BytesIO(ended({"a": tensor()})))
