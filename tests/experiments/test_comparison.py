@@ -309,6 +309,14 @@ def test_a_run_on_its_way_is_drawn_as_far_as_it_has_come(pretrained, tmp_path):
     assert "not finished" in document and document.count('class="run1"') == 2 + 2 + 2
 
 
+def test_a_name_by_an_option_that_was_not_given_says_default():
+    runs = []
+    for letter, warmup in (("A", None), ("B", 0.05)):
+        folder = Path(f"a-folder-whose-name-is-long-{letter}")
+        runs.append(Compared(letter, folder, PretrainOptions(corpus=("books",), warmup=warmup), [], None))
+    assert Comparison(runs, "step").labels == ["A warmup default", "B warmup 0.05"]
+
+
 def test_page_has_short_names_and_whole_paths(pretrained):
     found = Page(compare([pretrained / "one", pretrained / "two"])._page())
     folders = [str(pretrained / name) for name in ("one", "two")]
