@@ -87,6 +87,7 @@ FIGURES = [
               f"{objective.MEASURING_SHARE:.0%} of the work of the steps"),
     (STARTED, f"{evaluation.TARGETS:,} at the end of a long run, {objective.LEAST_TARGETS} of the shortest"),
     (STARTED, f"at every evaluation and every {page.REFRESH} seconds"),
+    (STARTED, f"(of more than {page.MOST_LINES:,} steps, only once the run has ended)"),
     (STARTED, " and ".join(NAMED_SIZES.rsplit(", ", 1))),
     (STARTED, f"128 tokens from {LONGEST_SCHEDULE.tokens / 1e6:.0f} million on, below that 64, and below "
               f"{recipes.SCHEDULES[1].tokens / 1e6} million 32"),

@@ -24,6 +24,7 @@ from minibert.finetuning.examples import EvaluationData
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
 from minibert.pretraining.options import PretrainOptions
+from minibert.reports.held_out import METRICS as HELD_OUT_METRICS
 from minibert.reports.markup import framed, rendered, shown
 from minibert.reports.page import loss_unit, option_rows
 from minibert.reports.pictures import AXES, Curve, picture, points
@@ -38,7 +39,9 @@ LETTERS = "ABCDEFGH"  # one for each run; a plot of more could not be read
 WIDTH = 80  # columns of a terminal
 SAME = 1e-9  # how much a metric may differ when it is computed again
 HELD_OUT = {"loss": "loss", "floor": "unigram", "perplexity": "perplexity", "accuracy": "accuracy"}
-FORMS = dict(loss=".3f", floor=".3f", perplexity=".3f", steps=",.0f", tokens=",.0f", minutes=",.1f")
+HELD_OUT_FORMS = {metric.name: metric.form for metric in HELD_OUT_METRICS}
+LENGTH_FORMS = {"steps": ",.0f", "tokens": ",.0f", "minutes": ",.1f"}
+FORMS = LENGTH_FORMS | {title: HELD_OUT_FORMS[name] for title, name in HELD_OUT.items()}
 OTHER_TARGETS = (
     "No interval, as held-out targets differ: compare each loss with its own floor, their unigram entropy."
 )
@@ -268,7 +271,7 @@ class Comparison:
         """The letter and a short name of each run, which says what tells it apart, such as "A seed 0"."""
         options = {}
         for name, values in self._option_rows():
-            options[name] = [shown(value) for _, value in values]
+            options[name] = ["default" if value is None else shown(value) for _, value in values]
         names = short_names([run.folder for run in self.runs], options)
         return [f"{run.letter} {name}" for run, name in zip(self.runs, names, strict=True)]
 
@@ -387,10 +390,9 @@ class Comparison:
 
     def _number(self, value: float, name: str = "") -> str:
         """Format a figure by its name; without a name, as a value of the task's metric."""
-        if name in FORMS:
-            return f"{value:{FORMS[name]}}"
-        metric = self.task.metric if self.task else name
-        return metric_number(metric, value)
+        if self.task and name not in LENGTH_FORMS:
+            return metric_number(self.task.metric, value)
+        return f"{value:{FORMS[name]}}"
 
     def _sentences(self) -> list[str]:
         """Write a sentence for each difference with its interval, and the notes on missing ones."""

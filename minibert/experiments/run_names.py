@@ -1,14 +1,17 @@
 """Give runs that are compared short names, which say what tells them apart."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 LONGEST = 24  # characters of a name in a legend
 
 
 def short_names(folders: Sequence[Path], options: Mapping[str, Sequence[str]]) -> list[str]:
-    """Name each run by the part of its path that differs or, if that is long, by the options that differ.
+    """Name each run by the part of its path that differs or, if that is long, by options that differ.
+
+    The first of these that is short and tells the runs apart is taken: the part of the path, one option, the
+    first options together, the end of the part of the path, its beginning.
 
     Parameters
     ----------
@@ -20,7 +23,8 @@ def short_names(folders: Sequence[Path], options: Mapping[str, Sequence[str]]) -
     Returns
     -------
     list of str
-        A name for each run, of at most LONGEST characters unless it would not be unique.
+        A name for each run, of at most LONGEST characters unless none of these tells the runs apart; it is
+        then the whole part of the path.
 
     Examples
     --------
@@ -33,16 +37,20 @@ def short_names(folders: Sequence[Path], options: Mapping[str, Sequence[str]]) -
     ['…-mini-29-november-first', '…mini-29-november-second']
     """
     names = _differing_ends(folders)
-    if _is_short(names):
-        return names
-    by_options = []
-    for values in zip(*options.values(), strict=True):
-        pairs = zip(options, values, strict=True)
-        by_options.append(", ".join(f"{name} {value}" for name, value in pairs))
     ends = [_shortened(name, at_end=True) for name in names]
     beginnings = [_shortened(name, at_end=False) for name in names]
-    candidates = (by_options, ends, beginnings)
-    return next((shorter for shorter in candidates if shorter and _is_short(shorter)), names)
+    candidates = (names, *_by_options(options), ends, beginnings)
+    return next(filter(_is_short, candidates), names)
+
+
+def _by_options(options: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """Yield names of the runs by each option alone, then by more and more of the options together."""
+    settings = []
+    for name, values in options.items():
+        settings.append([f"{name} {value}" for value in values])
+    yield from settings
+    for count in range(2, 1 + len(settings)):
+        yield [", ".join(setting) for setting in zip(*settings[:count], strict=True)]
 
 
 def _differing_ends(folders: Sequence[Path]) -> list[str]:
@@ -52,7 +60,7 @@ def _differing_ends(folders: Sequence[Path]) -> list[str]:
         paths = [parts[:-1] for parts in paths]
     names: list[str] = []
     for count in range(1, 1 + max(map(len, paths))):
-        names = ["/".join(parts[-count:]) for parts in paths]
+        names = [Path(*parts[-count:]).as_posix() for parts in paths]
         if len({*names}) == len(names):
             break
     return names

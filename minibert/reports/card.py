@@ -18,7 +18,7 @@ from minibert.base.options import PRETRAINING_FILE
 from minibert.base.terminal import counted, printable, printable_text
 from minibert.core.config import BertConfig
 from minibert.reports import results
-from minibert.reports.held_out import HELD_OUT, held_out_rows
+from minibert.reports.held_out import METRIC_TYPES, held_out_rows
 from minibert.tasks.stored import OPTIONS_FILE
 
 CARD = "README.md"
@@ -280,11 +280,11 @@ def _pretrained(run: Path, is_step: bool) -> About:
     if held_out is None:  # nothing was measured
         left_to_right = report.get("left_to_right", False)
     else:
-        if wrong := schema_error(held_out, {"targets": int, **HELD_OUT}):
+        if wrong := schema_error(held_out, {"targets": int, **METRIC_TYPES}):
             path = run / results.REPORT
             advice = "resume the run to write it again."
             raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {advice}")
-        held_out = dict.fromkeys(HELD_OUT) | held_out
+        held_out = dict.fromkeys(METRIC_TYPES) | held_out
         left_to_right = held_out["shuffled_loss"] is None
     objective = "predict the next words" if left_to_right else "predict [MASK]s"
     if options["next_sentence"]:

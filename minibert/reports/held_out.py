@@ -1,24 +1,35 @@
 """The metrics of a pre-trained model on held-out text: how each is written in a terminal and in tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from minibert.base.terminal import counted, printable, some_of
 
-METRICS = (  # name, label in a table, line in a terminal ("": none of its own), format, unit
-    ("loss", "loss, nats", "{loss} on {objective}", ".3f", " nats"),
-    ("standard_error", "its standard error, by document", "", ".3f", ""),
-    ("unigram", "unigram entropy of the targets: the best guess without context",
-     "  unigram entropy of these targets", ".3f", " nats"),
-    ("text_unigram", "unigram entropy of the whole text",
-     "  unigram entropy of the whole text", ".3f", " nats"),
-    ("shuffled_loss", "loss with the context shuffled", "  with its context shuffled", ".3f", " nats"),
-    ("perplexity", "perplexity", "  perplexity", ".1f", ""),
-    ("accuracy", "accuracy", "  accuracy", ".1%", ""),
-    ("next_accuracy", "next-sentence accuracy", "Next-sentence accuracy", ".1%", ""),
-    ("next_majority", "always the more frequent answer", "  always the more frequent answer", ".1%", ""),
+
+class Metric(NamedTuple):
+    """How a metric of held-out text is written."""
+
+    name: str  # in a report
+    label: str  # in a table
+    line: str  # in a terminal; "": none of its own
+    form: str  # format of the number
+    unit: str = ""  # after the number in a terminal
+
+
+METRICS = (
+    Metric("loss", "loss, nats", "{loss} on {objective}", ".3f", " nats"),
+    Metric("standard_error", "its standard error, by document", "", ".3f"),
+    Metric("unigram", "unigram entropy of the targets: the best guess without context",
+           "  unigram entropy of these targets", ".3f", " nats"),
+    Metric("text_unigram", "unigram entropy of the whole text",
+           "  unigram entropy of the whole text", ".3f", " nats"),
+    Metric("shuffled_loss", "loss with the context shuffled", "  with its context shuffled", ".3f", " nats"),
+    Metric("perplexity", "perplexity", "  perplexity", ".1f"),
+    Metric("accuracy", "accuracy", "  accuracy", ".1%"),
+    Metric("next_accuracy", "next-sentence accuracy", "Next-sentence accuracy", ".1%"),
+    Metric("next_majority", "always the more frequent answer", "  always the more frequent answer", ".1%"),
 )  # fmt: skip
-HELD_OUT = {name: float | None for name, *_ in METRICS}  # types in reports of all versions
+METRIC_TYPES = {metric.name: float | None for metric in METRICS}  # in reports of all versions
 
 
 def held_out_rows(
@@ -39,11 +50,11 @@ def held_out_rows(
         A label for each number, and the number as text.
     """
     rows = [("targets", f"{metrics['targets']:,}")]
-    for name, label, _, form, _ in METRICS:
+    for metric in METRICS:
         for when, measured in (("", metrics), (", before this training", before or {})):
-            value = measured.get(name)
+            value = measured.get(metric.name)
             if value is not None:
-                rows.append((label + when, f"{value:{form}}"))
+                rows.append((metric.label + when, f"{value:{metric.form}}"))
     if before:
         rows.append(("by this training", change_text(metrics, before)))
     return rows
@@ -80,11 +91,12 @@ def held_out_text(
     loss_name = "Loss" if corpus else "Held-out loss"
     objective = "next words" if metrics["shuffled_loss"] is None else "[MASK] positions"
     rows = []
-    for name, _, line, form, unit in METRICS:
-        value = metrics.get(name)
-        if line and value is not None:
-            remark = f" ({remarks[name]})" if name in remarks else ""
-            rows.append((line.format(loss=loss_name, objective=objective), f"{value:{form}}{unit}{remark}"))
+    for metric in METRICS:
+        value = metrics.get(metric.name)
+        if metric.line and value is not None:
+            label = metric.line.format(loss=loss_name, objective=objective)
+            remark = f" ({remarks[metric.name]})" if metric.name in remarks else ""
+            rows.append((label, f"{value:{metric.form}}{metric.unit}{remark}"))
     if before:
         change = change_text(metrics, before)
         rows.insert(1, ("  before this training", f"{before['loss']:.3f} nats ({change})"))

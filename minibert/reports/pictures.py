@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.base.terminal import counted
 from minibert.reports.markup import shown
 from minibert.reports.viz import smoothed
 
@@ -24,6 +25,7 @@ AXES = {  # the horizontal axes, and what is written below them
     "minutes": "minutes of training",
 }
 LEAPS = "a norm that leaps together with the loss is a sign of too high a learning rate."
+FAR = 10.0  # a clip norm of more than so many times the largest norm is left out: it would flatten the plot
 LETTER, LINE = 13.5, 24.0  # the most room that a letter and a line of text take on a small screen
 
 
@@ -392,7 +394,7 @@ def step_charts(
     clip_norm : float, default None
         Largest norm that is not cut; 0: no limit; None: not known.
     warmup : float, default None
-        Share of the steps in which the rate rises; None: not known.
+        Share of the steps in which the rate rises, unless there are very few; None: not known.
     breaks : sequence of float
         Steps at which the smoothing of the norm restarts.
     marks : sequence of (float, str)
@@ -405,33 +407,54 @@ def step_charts(
     """
     norms = points(lines, "gradient_norm")
     rates = points(lines, "learning_rate")
-    limits = [(clip_norm, f"clip norm: {clip_norm:g}")] if clip_norm else []
+    limits = []
+    if clip_norm and not _is_far_above(clip_norm, norms):
+        limits = [(clip_norm, f"clip norm: {clip_norm:g}")]
     norm_curve = Curve("loss", norms, breaks=breaks)
     rate_curve = Curve("loss", rates, exact=True)
     of_norms = picture("gradient norm", [norm_curve], shown, last, lines=limits, marks=marks)
     of_rates = picture("learning rate", [rate_curve], "{:.3g}".format, last)
-    charts = [(_about_norms(norms, clip_norm), of_norms), (_about_rates(warmup), of_rates)]
-    return [StepChart(sentence, drawn) for sentence, drawn in charts if drawn]
+    charts = []
+    if of_norms:
+        charts.append(StepChart(_about_norms(norms, clip_norm, last), of_norms))
+    if of_rates:
+        charts.append(StepChart(_about_rates(rates, warmup), of_rates))
+    return charts
 
 
 # norms (n,2)
-def _about_norms(norms: np.ndarray, clip_norm: float | None) -> str:
-    """Say what the clip norm does, at how many steps it does so, and which norms are a bad sign."""
+def _is_far_above(clip_norm: float, norms: np.ndarray) -> bool:
+    """Return whether a clip norm would flatten the plot of the norms, as one does that is meant as none."""
+    return clip_norm > FAR * norms[:, 1].max(initial=0.0)
+
+
+# norms (n,2)
+def _about_norms(norms: np.ndarray, clip_norm: float | None, last: float) -> str:
+    """Say what the clip norm does, at how many steps it does so, and which norms are a bad sign.
+
+    The steps are counted only if all of them were read, not some of a long run that is still training.
+    """
     if clip_norm is None:
         return f"The norm of the gradient at each step: {LEAPS}"
     if not clip_norm:
         return f"No gradient is scaled down, as the run has no clip norm; {LEAPS}"
-    is_cut = norms[:, 1] > clip_norm
-    where = f"{is_cut.mean():.1%} of the steps" if is_cut.any() else "none of the steps"
+    if _is_far_above(clip_norm, norms):
+        far = f"The clip norm of {clip_norm:g} is more than {FAR:g} times the largest of these norms"
+        return f"{far} and is not drawn; {LEAPS}"
     cut = "Where the norm is above the dashed clip norm, the gradient is scaled down to it"
-    return f"{cut}, here at {where}; {LEAPS}"
+    if len(norms) == last:
+        n_cut = np.count_nonzero(norms[:, 1] > clip_norm)
+        times = f"{n_cut:,}" if n_cut else "none"
+        cut += f", here at {times} of {counted(len(norms), 'step')}"
+    return f"{cut}; {LEAPS}"
 
 
-def _about_rates(warmup: float | None) -> str:
-    """Say how the learning rate goes, and why it begins low."""
-    if warmup is None:
+# rates (n,2)
+def _about_rates(rates: np.ndarray, warmup: float | None) -> str:
+    """Say how the learning rate goes, and why it begins low; very short runs have no warm-up."""
+    if warmup is None or len(rates) < 2:
         return "The learning rate of each step."
-    if not warmup:
+    if rates[0, 1] == rates[:, 1].max():
         return "Without a warm-up, the learning rate is highest at the first step, and falls towards zero."
     rises = f"The learning rate rises to its peak in the warm-up, the first {100 * warmup:g}% of the steps"
     return f"{rises}, while the averages of the optimizer rest on few gradients; then it falls towards zero."

@@ -23,6 +23,7 @@ from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
 from minibert.reports import pictures
+from minibert.reports.held_out import held_out_rows
 from minibert.tasks import metrics
 from minibert.training.runlog import read_metrics
 
@@ -87,6 +88,22 @@ def test_final_metrics_are_those_of_the_reports(tuned, pretrained):
         held_out = report_of(pretrained / folder)["held_out"]
         assert (one["loss"], one["floor"]) == (held_out["loss"], held_out["unigram"])
     assert both.figures["A"]["steps"] == 12
+
+
+@pytest.mark.parametrize(
+    ("column", "label"),
+    [
+        ("loss", "loss, nats"),
+        ("floor", "unigram entropy of the targets: the best guess without context"),
+        ("perplexity", "perplexity"),
+        ("accuracy", "accuracy"),
+    ],
+)
+def test_final_metrics_are_written_as_on_the_page_of_a_run(pretrained, column, label):
+    head, *rows = compare([pretrained / "one", pretrained / "two"])._rows()
+    for folder, row in zip(("one", "two"), rows, strict=True):
+        on_its_page = dict(held_out_rows(report_of(pretrained / folder)["held_out"]))
+        assert row[head.index(column)] == on_its_page[label]
 
 
 def test_comparing_losses_of_other_targets_is_warned_of(pretrained):
@@ -290,6 +307,14 @@ def test_a_run_on_its_way_is_drawn_as_far_as_it_has_come(pretrained, tmp_path):
     assert found.text().splitlines()[5].split()[:5] == ["B", "-", "-", "-", "-"]
     document = found.write(tmp_path / "page.html").read_text("utf-8")
     assert "not finished" in document and document.count('class="run1"') == 2 + 2 + 2
+
+
+def test_a_name_by_an_option_that_was_not_given_says_default():
+    runs = []
+    for letter, warmup in (("A", None), ("B", 0.05)):
+        folder = Path(f"a-folder-whose-name-is-long-{letter}")
+        runs.append(Compared(letter, folder, PretrainOptions(corpus=("books",), warmup=warmup), [], None))
+    assert Comparison(runs, "step").labels == ["A warmup default", "B warmup 0.05"]
 
 
 def test_page_has_short_names_and_whole_paths(pretrained):

@@ -18,6 +18,7 @@ LONG = "a-folder-whose-name-is-long"
         (("runs/books", "runs/books/again"), ["books", "again"]),
         (("a", "/elsewhere/b"), ["a", "b"]),
         (("/x", "/"), ["x", "/"]),
+        (("/x", "/y/x"), ["/x", "y/x"]),
     ],
 )
 def test_names_are_the_ends_of_paths_that_differ(folders, names):
@@ -26,12 +27,27 @@ def test_names_are_the_ends_of_paths_that_differ(folders, names):
 
 def test_long_names_give_way_to_options():
     folders = [Path(f"{LONG}-{number}") for number in range(2)]
-    assert short_names(folders, {"seed": ["0", "1"], "epochs": ["2", "3"]}) == [
-        "seed 0, epochs 2",
-        "seed 1, epochs 3",
-    ]
+    assert short_names(folders, {"seed": ["0", "1"]}) == ["seed 0", "seed 1"]
     short = [Path("one"), Path("two")]
     assert short_names(short, {"seed": ["0", "1"]}) == ["one", "two"]
+
+
+LARGE = ["x" * LONGEST, "y" * LONGEST, "z" * LONGEST]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"seed": "034", "learning_rate": LARGE}, ["seed 0", "seed 3", "seed 4"]),
+        ({"learning_rate": LARGE, "seed": "034"}, ["seed 0", "seed 3", "seed 4"]),
+        ({"seed": "011", "epochs": "223"}, ["seed 0, epochs 2", "seed 1, epochs 2", "seed 1, epochs 3"]),
+        ({"a": "011", "b": "223", "data": LARGE}, ["a 0, b 2", "a 1, b 2", "a 1, b 3"]),
+        ({"a": "0011", "b": "2323", "c": "0001"}, ["a 0, b 2", "a 0, b 3", "a 1, b 2", "a 1, b 3"]),
+    ],
+)
+def test_one_option_is_a_name_before_several_are(options, names):
+    folders = [Path(f"{LONG}-{number}-{LONG}") for number in range(len(names))]
+    assert short_names(folders, options) == names
 
 
 @pytest.mark.parametrize("options", [{}, {"seed": ["0", "0"]}, {"data": ["x" * LONGEST, "y" * LONGEST]}])

@@ -17,6 +17,7 @@ from minibert.pretraining.recipes import Timetable
 from minibert.pretraining.run import pretrain
 from minibert.reports import pictures
 from minibert.reports.markup import shown
+from minibert.training import runlog
 from minibert.training.runlog import read_metrics
 
 STEPS, LOOKS = 12, 3
@@ -119,9 +120,25 @@ def test_it_has_the_gradient_norm_and_the_rate_of_every_step(finished):
         assert sum(told, []) == [form(line[name]) for line in lines if name in line], title
     norms = [line["gradient_norm"] for line in lines if "gradient_norm" in line]
     assert len(norms) == STEPS
-    share = np.mean(np.array(norms) > 1)
-    where = f"{share:.1%} of the steps" if share else "none of the steps"
-    assert any(f"here at {where};" in text for text in found.said("p"))
+    cut = sum(norm > 1 for norm in norms) or "none"
+    assert any(f"here at {cut} of {STEPS} steps;" in text for text in found.said("p"))
+
+
+def test_on_the_way_cut_gradients_are_counted_as_long_as_all_steps_are_read(corpus, tmp_path, monkeypatch):
+    most, out = 6, tmp_path / "run"
+    monkeypatch.setattr(page, "MOST_LINES", most)
+    monkeypatch.setattr(runlog, "LAST_LINES", 2)
+    monkeypatch.setattr(page, "REFRESH", 0)
+    monkeypatch.setattr(page, "SHARE", math.inf)  # so that the page is written at every step
+    seen = {}
+
+    def note(step, values):
+        seen[step] = (out / "report.html").read_text("utf-8")
+
+    pretrain(options(corpus), out, show=False, on_log=note)
+    for step in range(1, STEPS + 1):
+        assert ("here at " in seen[step]) == (step <= most), step
+    assert f" of {STEPS} steps; a norm" in (out / "report.html").read_text("utf-8")
 
 
 def test_it_says_what_was_decided_and_why(finished):

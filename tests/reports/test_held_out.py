@@ -33,9 +33,8 @@ def test_terminal_and_table_write_the_same_numbers():
     text = held_out_text(METRICS, before=BEFORE)
     assert text == TEXT
     assert rows.pop("accuracy, before this training") == "40.0%"
-    assert (
-        len(rows) == len(METRICS) - 1 + 2
-    )  # the documents are a remark; a row for the loss before, and one for the change
+    # the documents are a remark; there is a row for the loss before, and one for the change
+    assert len(rows) == len(METRICS) - 1 + 2
     for label, number in rows.items():
         assert number in text, label
 

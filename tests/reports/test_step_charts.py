@@ -37,6 +37,14 @@ def on_axes(chart, points):
     return np.stack([x, y], 1)
 
 
+def has_line(chart):
+    return any(path.kind == "line" for path in chart.picture["paths"])
+
+
+def norms_alone(norms):
+    return [{"step": step, "gradient_norm": norm} for step, norm in enumerate(norms, start=1)]
+
+
 def test_points_are_those_of_the_log():
     norms, rates = step_charts(LINES, 100, clip_norm=1.0, warmup=0.1)
     for chart, kind, values in ((norms, "loss raw", NORMS), (rates, "loss", RATES)):
@@ -58,8 +66,8 @@ def test_the_clip_norm_is_a_line_at_its_height():
 @pytest.mark.parametrize(
     ("clip_norm", "sentence"),
     [
-        (1.0, "scaled down to it, here at 50.0% of the steps; a norm that leaps"),
-        (1.5, "scaled down to it, here at none of the steps; a norm that leaps"),
+        (1.0, "scaled down to it, here at 50 of 100 steps; a norm that leaps"),
+        (1.5, "scaled down to it, here at none of 100 steps; a norm that leaps"),
         (0.0, "No gradient is scaled down, as the run has no clip norm; a norm that leaps"),
         (None, "The norm of the gradient at each step: a norm that leaps"),
     ],
@@ -67,15 +75,54 @@ def test_the_clip_norm_is_a_line_at_its_height():
 def test_a_sentence_says_how_many_gradients_were_cut(clip_norm, sentence):
     norms, _ = step_charts(LINES, 100, clip_norm)
     assert sentence in norms.sentence
-    has_line = any(path.kind == "line" for path in norms.picture["paths"])
-    assert has_line == bool(clip_norm)
+    assert has_line(norms) == bool(clip_norm)
+
+
+@pytest.mark.parametrize(
+    ("norms", "where"),
+    [
+        ([2.0] + 4999 * [0.5], "here at 1 of 5,000 steps;"),
+        ([0.5] + 4999 * [2.0], "here at 4,999 of 5,000 steps;"),
+        ([2.0], "here at 1 of 1 step;"),
+    ],
+)
+def test_cut_gradients_are_counted_not_rounded(norms, where):
+    [chart] = step_charts(norms_alone(norms), len(norms), 1.0)
+    assert where in chart.sentence
+
+
+def test_gradients_are_not_counted_where_only_some_steps_were_read():
+    [chart] = step_charts(norms_alone([0.5, 2.0] * 50)[::2], 100, 1.0)
+    assert "the gradient is scaled down to it; a norm that leaps" in chart.sentence
+
+
+def test_a_clip_norm_far_above_all_norms_does_not_flatten_their_plot():
+    [chart] = step_charts(norms_alone([0.25, 0.5]), 2, 1e9)
+    assert not has_line(chart)
+    assert "clip norm of 1e+09 is more than 10 times the largest of these norms" in chart.sentence
+    assert max(float(number) for number, _ in chart.picture["heights"]) <= 1
+    [chart] = step_charts(norms_alone([0.25, 0.5]), 2, 5.0)
+    assert has_line(chart) and "here at none of 2 steps" in chart.sentence
 
 
 def test_a_sentence_says_how_long_the_rate_rises():
-    sentences = [step_charts(LINES, 100, 1.0, warmup)[1].sentence for warmup in (0.07, 0.0, None)]
+    sentences = [step_charts(LINES, 100, 1.0, warmup)[1].sentence for warmup in (0.07, None)]
     assert "in the warm-up, the first 7% of the steps" in sentences[0]
-    assert sentences[1].startswith("Without a warm-up")
-    assert sentences[2] == "The learning rate of each step."
+    assert sentences[1] == "The learning rate of each step."
+
+
+@pytest.mark.parametrize(
+    ("rates", "beginning"),
+    [
+        ([0.0, 1.0, 0.5], "The learning rate rises to its peak in the warm-up, the first 10% of the steps"),
+        ([1.0, 0.75, 0.5, 0.25], "Without a warm-up, the learning rate is highest at the first step"),
+        ([0.0], "The learning rate of each step."),
+    ],
+)
+def test_a_rate_that_only_falls_has_no_warmup(rates, beginning):
+    lines = [{"step": step, "learning_rate": rate} for step, rate in enumerate(rates, start=1)]
+    [chart] = step_charts(lines, len(rates), warmup=0.1)
+    assert chart.sentence.startswith(beginning)
 
 
 def test_the_rate_of_a_long_run_is_neither_smoothed_nor_averaged():
@@ -100,6 +147,6 @@ def test_a_fine_tuning_has_both_below_its_mistakes():
     values = {path["data-name"]: path["data-values"] for path in found.of("path") if "data-name" in path}
     assert values["gradient norm"].split() == [shown(norm) for norm in NORMS.tolist()]
     assert values["learning rate"].split() == [f"{rate:.3g}" for rate in RATES]
-    assert any("here at 50.0% of the steps" in text for text in found.said("p"))
+    assert any("here at 50 of 100 steps" in text for text in found.said("p"))
     without = Page(page(dataclasses.replace(facts, curve=[{"step": 1, "loss": 0.5}])))
     assert "Gradient norm and learning rate" not in without.said("h2")
