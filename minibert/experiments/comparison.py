@@ -271,7 +271,7 @@ class Comparison:
         """The letter and a short name of each run, which says what tells it apart, such as "A seed 0"."""
         options = {}
         for name, values in self._option_rows():
-            options[name] = ["default" if value is None else shown(value) for _, value in values]
+            options[name] = ["not given" if value is None else shown(value) for _, value in values]
         names = short_names([run.folder for run in self.runs], options)
         return [f"{run.letter} {name}" for run, name in zip(self.runs, names, strict=True)]
 

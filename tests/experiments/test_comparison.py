@@ -314,7 +314,7 @@ def test_a_name_by_an_option_that_was_not_given_says_default():
     for letter, warmup in (("A", None), ("B", 0.05)):
         folder = Path(f"a-folder-whose-name-is-long-{letter}")
         runs.append(Compared(letter, folder, PretrainOptions(corpus=("books",), warmup=warmup), [], None))
-    assert Comparison(runs, "step").labels == ["A warmup default", "B warmup 0.05"]
+    assert Comparison(runs, "step").labels == ["A warmup not given", "B warmup 0.05"]
 
 
 def test_page_has_short_names_and_whole_paths(pretrained):
