@@ -219,10 +219,14 @@ class RunPage(AbstractContextManager["RunPage"]):
 
     def _stages(self) -> tuple[list[float], list[tuple[float, str]]]:
         """Return where stages begin after the first one, and a mark for each stage that has begun."""
-        stages = self._task.stages(timetable_of(self._state))
-        breaks: list[float] = [stage.begin for stage in stages[1:]]
-        begun = [stage for stage in stages if stage.begin <= self._state.step]
-        return breaks, [(stage.begin, str(stage.seq_length)) for stage in begun]
+        breaks: list[float] = []
+        marks: list[tuple[float, str]] = []
+        for number, stage in enumerate(self._task.stages(timetable_of(self._state))):
+            if number > 0:
+                breaks.append(stage.begin)
+            if stage.begin <= self._state.step:
+                marks.append((stage.begin, str(stage.seq_length)))
+        return breaks, marks
 
     def _speeds(self, metrics: Metrics) -> list[tuple[str, str]]:
         """Return the throughput of the whole run, and the median over steps of the other measurements."""

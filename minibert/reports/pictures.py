@@ -424,7 +424,7 @@ def step_charts(
 
 # norms (n,2)
 def _is_far_above(clip_norm: float, norms: np.ndarray) -> bool:
-    """Return whether a clip norm would flatten the plot of the norms, as one does that is meant as none."""
+    """Return whether a clip norm is so high that it never clips, and would flatten the plot of the norms."""
     return clip_norm > FAR * norms[:, 1].max(initial=0.0)
 
 

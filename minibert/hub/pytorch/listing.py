@@ -96,7 +96,7 @@ def _members(file: Any) -> Iterator[bytes]:
 
 
 class _Names(StackMachine):
-    """The names in some pickles; ValueError or TooLong says why the rest of one can't be told.
+    """Collect the names in some pickles; ValueError or TooLong says why the rest of a pickle can't be listed.
 
     On the stack it keeps only arguments, of which strings are parts of names; results of calls are None.
     """

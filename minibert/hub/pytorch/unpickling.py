@@ -135,8 +135,8 @@ class StackMachine:
     def _take(self, kinds: list[Any]) -> list[Any]:
         """Pop what an instruction takes.
 
-        Where the stack lacks something, `_underflow` says whether that is an error; None takes its place
-        if it is none.
+        Where the stack is too short, `_underflow` is called: it raises an error, or None stands in for each
+        object that is missing.
         """
         above = []
         if markobject in kinds:
