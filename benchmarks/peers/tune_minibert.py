@@ -21,7 +21,7 @@ class Minibert(Tuner):
         self._limits = engines.limited_threads(threads, self._ops)
         options = FinetuneOptions(
             task="none", data=".", model=".", seed=SEED, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM,
-            adam_eps=EPS, dropout=epoch.dropout, dtype=dtype,
+            optimizer="adamw", adam_eps=EPS, dropout=epoch.dropout, dtype=dtype,
         )  # fmt: skip
         run, params = WholeRun(options, None, self._ops, Path("nowhere")), epoch.parameters()
         self._training = start(self._ops, params, run.optimizer(params), run.objective(params))

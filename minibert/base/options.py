@@ -168,7 +168,7 @@ class TrainingArguments:
     accumulate: int | None = option(
         None, "micro-batches that a step is split into: the same result with less memory", WHOLE
     )
-    optimizer: str = option("adamw", listed(OPTIMIZERS, "or"), one_of(OPTIMIZERS))
+    optimizer: str | None = option(None, listed(OPTIMIZERS, "or"), one_of(OPTIMIZERS))
     warmup: float | None = option(
         None, "share of the steps in which the learning rate rises; after that it falls to zero", RATE
     )
@@ -272,7 +272,7 @@ class RunOptions(TrainingArguments):
                     raise InputError(f"{name}={value!r} is not valid; give {what}.", **{name: value})
         # fsdp splits every tensor, and some updates need whole ones.
         needs_whole = {
-            "optimizer": KINDS[self.optimizer].WHOLE,
+            "optimizer": self.optimizer is not None and KINDS[self.optimizer].WHOLE,
             "freeze": getattr(self, "freeze", None) is not None,
         }
         for name, needs_it in needs_whole.items():

@@ -29,7 +29,14 @@ from pathlib import Path
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import accelerators, flags
-from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions, rate_for_width
+from minibert.finetuning.options import (
+    FEATURE_BASED,
+    PAPER_RATE,
+    PAPER_WIDTH,
+    RECIPES,
+    FinetuneOptions,
+    rate_for_width,
+)
 from minibert.tasks.registry import TASKS
 
 TASK_TABLE = "\n".join(f"  {name:<16}{task.about}" for name, task in TASKS.items())
@@ -38,11 +45,17 @@ RECIPE_TABLE = "\n".join(
     f"--lr {recipe.learning_rate:g}"
     for name, recipe in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
-WIDTHS = ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 192, 128))
+WIDTHS = "\n".join(
+    f"  {width:<16}{rate_for_width(PAPER_RATE, width, 'muon'):<16g}{rate_for_width(PAPER_RATE, width):g}"
+    for width in (512, 384, 256, 192, 128)
+)
 NARROW = f"""\
-These rates are for models of width 768 and more. Narrower models need higher
-rates, and get them unless --lr is given. Instead of 5e-05:
-{WIDTHS}."""
+These rates are for AdamW and for models of width {PAPER_WIDTH} and more. Narrower models
+learn more with Muon, and higher rates; they get both unless --optimizer or --lr
+is given. Instead of {PAPER_RATE:g}:
+  width           muon            adamw
+{WIDTHS}
+"""
 
 
 def add(parser: ArgumentParser) -> None:
@@ -91,7 +104,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "bilstm class_weights sampling")
     flags.add_options(group, options, "span_weight dtype batch_size accumulate learning_rates")
     text = "for batches of hundreds of examples, with rates ten times AdamW's"
-    flags.add_optimizer(group, "adamw", lamb=text)
+    flags.add_optimizer(group, f"muon for models narrower than {PAPER_WIDTH}, else adamw", lamb=text)
     accelerators.add_accelerators(parser, options)
     flags.add_others(group, parser, options)
 

@@ -14,6 +14,7 @@ from minibert.base.model_names import on_disk
 from minibert.base.options import (
     AT_MOST,
     COUNT,
+    OPTIMIZERS,
     RATE,
     SHARE,
     WHOLE,
@@ -26,7 +27,7 @@ from minibert.base.options import (
     option,
 )
 from minibert.base.paths import path_of
-from minibert.base.terminal import counted
+from minibert.base.terminal import counted, listed
 from minibert.core.config import BertConfig
 from minibert.core.optim import KINDS
 from minibert.model.head_kinds import POOLS
@@ -49,15 +50,21 @@ class TaskRecipe(NamedTuple):
     learning_rate: float = 5e-5
 
 
-# The rates of the recipes are for the paper's models, of widths 768 and 1,024. Narrower models learn little
-# with them in three epochs. In place of 5e-5, these rates are near the best for sentences, for pairs, and for
-# few and for many examples (docs/fine-tuning.md has the table). Between two widths the logarithms are
-# interpolated; beyond the first and the last the rate is constant.
-RATES_BY_WIDTH = {128: 5e-4, 192: 2e-4, 384: 2e-4, 768: 5e-5}
+# The recipes' optimizer and rates are for the paper's models, of widths 768 and 1,024. Narrower models learn
+# little with them in three epochs. In place of AdamW at 5e-5 they get Muon at one of these rates, or AdamW
+# at one of these where it is asked for (docs/fine-tuning.md has the measurements). Between two widths the
+# logarithms are interpolated; beyond the first and the last the rate is constant. LAMB's are ten times
+# AdamW's.
+PAPER_WIDTH = 768
+PAPER_RATE = 5e-5
+RATES_BY_WIDTH = {
+    "adamw": {128: 5e-4, 192: 2e-4, 384: 2e-4, PAPER_WIDTH: PAPER_RATE},
+    "muon": {192: 1e-3, 384: 5e-4, PAPER_WIDTH: 1e-4},
+}
 
 
-def rate_for_width(rate: float, width: int) -> float:
-    """Scale a learning rate meant for the width of BERT base to a narrower model.
+def rate_for_width(rate: float, width: int, optimizer: str = "adamw") -> float:
+    """Scale a learning rate meant for AdamW and the width of BERT base to another model and optimizer.
 
     Parameters
     ----------
@@ -65,25 +72,25 @@ def rate_for_width(rate: float, width: int) -> float:
         Learning rate of a recipe.
     width : int
         The model's hidden size.
+    optimizer : {"adamw", "lamb", "muon"}, default "adamw"
+        The optimizer.
 
     Returns
     -------
     float
-        `rate` itself for a width of 768 and more. Narrower models get a higher rate, rounded to one digit.
+        With AdamW, `rate` itself for a width of 768 and more. Narrower models get a higher rate.
 
     Examples
     --------
     >>> rate_for_width(5e-5, 128), rate_for_width(5e-5, 384), rate_for_width(5e-5, 768)
     (0.0005, 0.0002, 5e-05)
+    >>> rate_for_width(5e-5, 192, "muon")
+    0.001
     """
-    widest = max(RATES_BY_WIDTH)
-    if width >= widest:
-        return rate
-    log_widths = np.log(list(RATES_BY_WIDTH))
-    log_rates = np.log(list(RATES_BY_WIDTH.values()))
-    interpolated = np.exp(np.interp(np.log(width), log_widths, log_rates))
-    factor = interpolated / RATES_BY_WIDTH[widest]
-    return float(f"{rate * factor:.0e}")
+    rates = RATES_BY_WIDTH.get(optimizer, RATES_BY_WIDTH["adamw"])
+    interpolated = np.exp(np.interp(np.log(width), np.log(list(rates)), np.log(list(rates.values()))))
+    factor = float(f"{interpolated / PAPER_RATE:.0e}")
+    return rate * factor * KINDS[optimizer].RATE
 
 
 FEATURE_BASED = TaskRecipe(epochs=10.0, learning_rate=1e-3)  # our choice: the paper gives no recipe
@@ -226,6 +233,12 @@ class FinetuneArguments(TrainingArguments):
         numbers="batch size",
     )
     accumulate: int = 1
+    optimizer: str | None = option(
+        None,
+        listed(OPTIMIZERS, "or"),
+        one_of(OPTIMIZERS),
+        default=f"muon for layers narrower than {PAPER_WIDTH}, else adamw",
+    )
     learning_rates: float | tuple[float, ...] | None = option(
         None,
         "the highest learning rate, or several to try in turn, such as the paper's "
@@ -414,35 +427,43 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         return values if is_always_tuple else value
 
     def resolved(self, model: BertConfig | None = None) -> "FinetuneOptions":
-        """Return a copy in which the recipe of the task, and the model's dropout, replace every `None`.
+        """Return a copy in which the recipe of the task, and what suits the model, replace every `None`.
 
-        A model that was pre-trained without dropout is fine-tuned without it: with a rate of 0.1, a small one
-        learns little about pairs of texts (docs/fine-tuning.md).
+        Models that are narrower than the paper's are fine-tuned with Muon, which teaches them much more in as
+        many steps. One that was pre-trained without dropout is fine-tuned without it: with a rate of 0.1, a
+        small one learns little about pairs of texts (docs/fine-tuning.md).
 
         Parameters
         ----------
         model : BertConfig or None, default None
-            The model's configuration: its width decides the learning rate. None for one of the paper's.
+            The model's configuration: its width decides the optimizer and the learning rate. None for one of
+            the paper's.
         """
+        model = model or BertConfig()
+        optimizer = self.optimizer or ("muon" if self._suits_muon(model) else "adamw")
         if self.feature_based:  # LSTMs of any width, on vectors that are not trained
             recipe = FEATURE_BASED
-            rate = recipe.learning_rate
+            rate = recipe.learning_rate * KINDS[optimizer].RATE
             dropouts: dict[str, Any] = {"dropout": LSTM_DROPOUT}
         else:
-            model = model or BertConfig()
             recipe = RECIPES.get(self.task, TaskRecipe())
-            rate = rate_for_width(recipe.learning_rate, model.hidden_size)
+            rate = rate_for_width(recipe.learning_rate, model.hidden_size, optimizer)
             dropouts = self.dropouts_of(model)
-        factor = KINDS[self.optimizer].RATE
         answers: dict[str, Any] = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,
-            "learning_rates": (rate * factor,),
+            "optimizer": optimizer,
+            "learning_rates": (rate,),
             **dropouts,
         }
         if self.long == "windows":
             answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}
         return self.with_defaults(answers)
+
+    def _suits_muon(self, model: BertConfig) -> bool:
+        """Tell whether a model is narrow, and whole matrices of its layers are trained."""
+        trains_layers = not self.feature_based and (self.freeze or 0) < model.num_hidden_layers
+        return trains_layers and not self.fsdp and model.hidden_size < PAPER_WIDTH
 
     @property
     def learning_rate(self) -> float:

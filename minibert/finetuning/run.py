@@ -53,6 +53,7 @@ from minibert.tasks.task import Task, TrainedModel
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog, info_if
 
+BY_MODEL = ("optimizer", "learning_rates", "dropout")  # options that the model's configuration answers
 FILE_SUFFIXES = (".csv", ".json", ".jsonl", ".tsv", ".txt", ".zip")  # of what people take for a file
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # the folder of a model, or of several to average
 
@@ -164,7 +165,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
     options : FinetuneOptions
         The options.
     stored : Path or None, default None
-        The options of a run to resume; its learning rates and dropout are kept.
+        The options of a run to resume; its optimizer, learning rates and dropout are kept.
 
     Returns
     -------
@@ -173,10 +174,11 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
     """
     if stored is not None and stored.exists():
         before = FinetuneOptions.load(stored)
-        names = ("learning_rates", "dropout", "attention_dropout")
-        options = options.with_defaults({name: getattr(before, name) for name in names})
+        options = options.with_defaults(
+            {name: getattr(before, name) for name in (*BY_MODEL, "attention_dropout")}
+        )
     model = None
-    if options.learning_rates is None or options.dropout is None:
+    if any(getattr(options, name) is None for name in BY_MODEL):
         model = hub.stored_config(options.model)
     return engines.resolve_auto(options.resolved(model))
 

@@ -131,6 +131,7 @@ class PretrainOptions(RunOptions):
     )
     steps: int | None = option(None, "number of updates, instead of `minutes`", WHOLE, default="")
     # batches and optimizer
+    optimizer: str = "adamw"
     seq_length: str | None = option(
         None,
         "tokens in a sequence: one length, or several with their shares of the steps, such as the paper's "
