@@ -174,7 +174,8 @@ OPTIONS = {
         "evaluations": 10,
     },
     FinetuneOptions: {
-        **TRAINING, "keep": 1, "accumulate": 1, "warmup": 0.1, "bias_correction": True, "google_decay": False,
+        **{name: value for name, value in TRAINING.items() if name != "optimizer"},
+        "keep": 1, "accumulate": 1, "warmup": 0.1, "bias_correction": True, "google_decay": False,
         "span_weight": 0.5, "long": "cut", "token_budget": 4096, "bilstm": False,
         "restarts": 1, "columns": (), "also": (), "stratified": True, "width": 768,
     },

@@ -31,6 +31,7 @@ from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import accelerators, flags
 from minibert.finetuning.options import (
     FEATURE_BASED,
+    MUON_BELOW,
     PAPER_RATE,
     PAPER_WIDTH,
     RECIPES,
@@ -46,14 +47,14 @@ RECIPE_TABLE = "\n".join(
     for name, recipe in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
 WIDTHS = "\n".join(
-    f"  {width:<16}{rate_for_width(PAPER_RATE, width, 'muon'):<16g}{rate_for_width(PAPER_RATE, width):g}"
-    for width in (512, 384, 256, 192, 128)
+    f"  {width:<16}{rate_for_width(PAPER_RATE, width):<16g}{rate_for_width(PAPER_RATE, width, 'muon'):g}"
+    for width in (768, 512, 384, 256, 192, 128)
 )
 NARROW = f"""\
-These rates are for AdamW and for models of width {PAPER_WIDTH} and more. Narrower models
-learn more with Muon, and higher rates; they get both unless --optimizer or --lr
-is given. Instead of {PAPER_RATE:g}:
-  width           muon            adamw
+These rates are for AdamW and models of width {PAPER_WIDTH} and more. Models narrower than
+{MUON_BELOW} are trained with Muon unless --optimizer is given. Without --lr, the rate goes
+with the width. In place of {PAPER_RATE:g}:
+  width           adamw           muon
 {WIDTHS}
 """
 
@@ -104,7 +105,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "bilstm class_weights sampling")
     flags.add_options(group, options, "span_weight dtype batch_size accumulate learning_rates")
     text = "for batches of hundreds of examples, with rates ten times AdamW's"
-    flags.add_optimizer(group, f"muon for models narrower than {PAPER_WIDTH}, else adamw", lamb=text)
+    flags.add_optimizer(group, f"muon for models narrower than {MUON_BELOW}, else adamw", lamb=text)
     accelerators.add_accelerators(parser, options)
     flags.add_others(group, parser, options)
 

@@ -50,16 +50,16 @@ class TaskRecipe(NamedTuple):
     learning_rate: float = 5e-5
 
 
-# The recipes' optimizer and rates are for the paper's models, of widths 768 and 1,024. Narrower models learn
-# little with them in three epochs. In place of AdamW at 5e-5 they get Muon at one of these rates, or AdamW
-# at one of these where it is asked for (docs/fine-tuning.md has the measurements). Between two widths the
-# logarithms are interpolated; beyond the first and the last the rate is constant. LAMB's are ten times
-# AdamW's.
+# The recipes are for the paper's models, of widths 768 and 1,024. Narrower ones learn little in three epochs
+# with AdamW at 5e-5, and have these rates instead; the narrowest have Muon, and learn more with it
+# (docs/fine-tuning.md has the measurements). Between two widths the logarithms are interpolated; beyond the
+# first and the last the rate is constant. LAMB's rates are ten times AdamW's.
 PAPER_WIDTH = 768
 PAPER_RATE = 5e-5
+MUON_BELOW = 384  # from this width on, Muon is no better
 RATES_BY_WIDTH = {
-    "adamw": {128: 5e-4, 192: 2e-4, 384: 2e-4, PAPER_WIDTH: PAPER_RATE},
-    "muon": {192: 1e-3, 384: 5e-4, PAPER_WIDTH: 1e-4},
+    "adamw": {128: 5e-4, 192: 2e-4, MUON_BELOW: 2e-4, PAPER_WIDTH: PAPER_RATE},
+    "muon": {32: 3e-3, 128: 1e-3, 192: 1e-3, MUON_BELOW: 5e-4},
 }
 
 
@@ -78,7 +78,7 @@ def rate_for_width(rate: float, width: int, optimizer: str = "adamw") -> float:
     Returns
     -------
     float
-        With AdamW, `rate` itself for a width of 768 and more. Narrower models get a higher rate.
+        With AdamW, `rate` itself for a width of 768 and more. Other rates are higher, rounded to one digit.
 
     Examples
     --------
@@ -87,10 +87,12 @@ def rate_for_width(rate: float, width: int, optimizer: str = "adamw") -> float:
     >>> rate_for_width(5e-5, 192, "muon")
     0.001
     """
+    if optimizer == "adamw" and width >= PAPER_WIDTH:
+        return rate
     rates = RATES_BY_WIDTH.get(optimizer, RATES_BY_WIDTH["adamw"])
     interpolated = np.exp(np.interp(np.log(width), np.log(list(rates)), np.log(list(rates.values()))))
-    factor = float(f"{interpolated / PAPER_RATE:.0e}")
-    return rate * factor * KINDS[optimizer].RATE
+    factor = interpolated / PAPER_RATE * KINDS[optimizer].RATE
+    return float(f"{rate * factor:.0e}")
 
 
 FEATURE_BASED = TaskRecipe(epochs=10.0, learning_rate=1e-3)  # our choice: the paper gives no recipe
@@ -237,7 +239,7 @@ class FinetuneArguments(TrainingArguments):
         None,
         listed(OPTIMIZERS, "or"),
         one_of(OPTIMIZERS),
-        default=f"muon for layers narrower than {PAPER_WIDTH}, else adamw",
+        default=f"muon for models narrower than {MUON_BELOW}, else adamw",
     )
     learning_rates: float | tuple[float, ...] | None = option(
         None,
@@ -429,9 +431,9 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     def resolved(self, model: BertConfig | None = None) -> "FinetuneOptions":
         """Return a copy in which the recipe of the task, and what suits the model, replace every `None`.
 
-        Models that are narrower than the paper's are fine-tuned with Muon, which teaches them much more in as
-        many steps. One that was pre-trained without dropout is fine-tuned without it: with a rate of 0.1, a
-        small one learns little about pairs of texts (docs/fine-tuning.md).
+        A narrow model is fine-tuned with Muon, which teaches it much more in as many steps. One that was
+        pre-trained without dropout is fine-tuned without it: with a rate of 0.1, a small one learns little
+        about pairs of texts (docs/fine-tuning.md).
 
         Parameters
         ----------
@@ -461,9 +463,9 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         return self.with_defaults(answers)
 
     def _suits_muon(self, model: BertConfig) -> bool:
-        """Tell whether a model is narrow, and whole matrices of its layers are trained."""
+        """Tell whether a model is narrow, and matrices of its layers are trained, each of them whole."""
         trains_layers = not self.feature_based and (self.freeze or 0) < model.num_hidden_layers
-        return trains_layers and not self.fsdp and model.hidden_size < PAPER_WIDTH
+        return trains_layers and not self.fsdp and model.hidden_size < MUON_BELOW
 
     @property
     def learning_rate(self) -> float:

@@ -22,7 +22,7 @@ from minibert.base.machine import cores
 from minibert.base.model_names import CHECKPOINTS
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
-from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
+from minibert.core.optim import KINDS, Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, save_best
 from minibert.finetuning.examples import TRAINED_TEXTS, fingerprint
@@ -209,11 +209,13 @@ class Run(ABC):
 
     @property
     def plan_text(self) -> str:
-        """Describe the number of steps and the learning rate in a sentence."""
+        """Describe the number of steps, the optimizer and its rate in a sentence."""
         o = self.options
+        optimizer = KINDS[o.optimizer].__name__
         return (
             f"{counted(self.epochs, 'epoch')} of {counted(self.epoch_steps, 'step')} of {o.batch_size}: "
-            f"{counted(self.total_steps, 'step')}, learning rate {o.learning_rate:g}, seed {o.seed}."
+            f"{counted(self.total_steps, 'step')}, {optimizer} at learning rate {o.learning_rate:g}, "
+            f"seed {o.seed}."
         )
 
     def rate(self, step: int) -> float:

@@ -27,7 +27,7 @@ from minibert.model.ops import Ops
 from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 
-FAST = dict(engine="numpy", batch_size=16, epochs=6, learning_rates=5e-3)
+FAST = dict(engine="numpy", batch_size=16, epochs=6, optimizer="adamw", learning_rates=5e-3)
 TEXTS, LABELS = zip(*reviews(160, 1), strict=True)
 OTHERS, THEIRS = zip(*reviews(40, 2), strict=True)
 

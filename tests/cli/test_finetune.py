@@ -23,7 +23,7 @@ from minibert.hub.checkpoint import checkpoints
 from minibert.tasks import registry
 from minibert.training.runlog import SPEEDS, read_metrics
 
-QUICK = "--batch-size 16 --lr 5e-3 --engine numpy --epochs 6".split()
+QUICK = "--batch-size 16 --optimizer adamw --lr 5e-3 --engine numpy --epochs 6".split()
 STEPS = 60
 
 
@@ -88,6 +88,7 @@ def test_flags_become_options():
         dev_examples=20,
         split_dev=0.1,
         max_length=64,
+        optimizer="adamw",
         bias_correction=False,
         google_decay=True,
         dtype="auto",
@@ -111,7 +112,7 @@ def test_finetune_prints_its_report_and_tells_how_it_goes(model, sst2, tmp_path,
     assert "95% interval (Wilson): " in said.out and f"Run folder: {out}" in said.out
     assert "160 training examples, 60 in dev" in said.err
     assert "output layer with initial values" in said.err
-    assert "6 epochs of 10 steps of 16: 60 steps, learning rate 0.005, seed 0." in said.err
+    assert "6 epochs of 10 steps of 16: 60 steps, AdamW at learning rate 0.005, seed 0." in said.err
     for epoch in range(1, 7):
         assert f"Epoch {epoch}: accuracy " in said.err
     assert "step 60/60" in said.err

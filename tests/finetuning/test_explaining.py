@@ -13,7 +13,7 @@ from minibert.model import heads
 from minibert.model.batch import TaskBatch
 from minibert.model.ops import Ops
 
-FAST = dict(engine="numpy", batch_size=16, epochs=6, learning_rates=5e-3)
+FAST = dict(engine="numpy", batch_size=16, epochs=6, optimizer="adamw", learning_rates=5e-3)
 TEXTS, LABELS = zip(*reviews(160, 1), strict=True)
 
 

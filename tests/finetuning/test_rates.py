@@ -10,7 +10,7 @@ from small_tasks import reviews, small_options
 import minibert
 from minibert import hub
 from minibert.core.config import SIZES, BertConfig
-from minibert.finetuning.options import SWEEP, FinetuneOptions, rate_for_width
+from minibert.finetuning.options import SWEEP, FinetuneOptions
 from minibert.finetuning.run import finetune, resolved
 from minibert.model.params import initialise
 
@@ -21,23 +21,36 @@ def of_width(width, **fields):
 
 
 @pytest.mark.parametrize(
-    ("width", "rate"),
+    ("width", "adamw", "muon"),
     [
-        (1024, 5e-5),
-        (768, 5e-5),
-        (512, 1e-4),
-        (384, 2e-4),
-        (320, 2e-4),
-        (256, 2e-4),
-        (192, 2e-4),
-        (160, 3e-4),
-        (128, 5e-4),
-        (24, 5e-4),
+        (1024, 5e-5, None),
+        (768, 5e-5, None),
+        (512, 1e-4, None),
+        (384, 2e-4, None),
+        (320, 2e-4, 6e-4),
+        (256, 2e-4, 8e-4),
+        (192, 2e-4, 1e-3),
+        (160, 3e-4, 1e-3),
+        (128, 5e-4, 1e-3),
+        (64, 5e-4, 2e-3),
+        (24, 5e-4, 3e-3),
     ],
 )
-def test_narrower_models_learn_at_higher_rates(width, rate):
-    assert rate_for_width(5e-5, width) == rate
-    assert FinetuneOptions("sst2", "d", "m").resolved(of_width(width)).learning_rates == (rate,)
+def test_narrower_models_learn_at_higher_rates_the_narrowest_with_muon(width, adamw, muon):
+    by_default = FinetuneOptions("sst2", "d", "m").resolved(of_width(width))
+    expected = ("muon", (muon,)) if muon else ("adamw", (adamw,))
+    assert (by_default.optimizer, by_default.learning_rates) == expected
+    chosen = FinetuneOptions("sst2", "d", "m", optimizer="adamw").resolved(of_width(width))
+    assert (chosen.optimizer, chosen.learning_rates) == ("adamw", (adamw,))
+    lamb = FinetuneOptions("sst2", "d", "m", optimizer="lamb").resolved(of_width(width))
+    assert lamb.learning_rates == (pytest.approx(10 * adamw),)
+
+
+@pytest.mark.parametrize("given", [{"freeze": 2}, {"fsdp": True}, {"feature_based": "last"}])
+def test_muon_is_left_where_no_whole_matrix_of_a_layer_is_trained(given):
+    shallow = of_width(24, num_hidden_layers=2)
+    assert FinetuneOptions("ner", "d", "m", freeze=1).resolved(shallow).optimizer == "muon"
+    assert FinetuneOptions("ner", "d", "m", **given).resolved(shallow).optimizer == "adamw"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +84,7 @@ def test_rates_that_are_given_and_those_of_frozen_features_stay():
     assert given.resolved(of_width(128)).learning_rates == SWEEP
     frozen = FinetuneOptions("ner", "d", "m", feature_based="last")
     assert frozen.resolved(of_width(128)).learning_rates == frozen.resolved().learning_rates == (1e-3,)
-    assert FinetuneOptions("swag", "d", "m").resolved(of_width(128)).learning_rates == (2e-4,)
+    assert FinetuneOptions("swag", "d", "m").resolved(of_width(128)).learning_rates == (4e-4,)
 
 
 @pytest.mark.parametrize(
@@ -114,16 +127,20 @@ def test_the_shape_of_a_model_is_read_from_its_configuration(model, tmp_path):
 
 
 def test_a_run_stores_the_rate_for_its_model_and_goes_on_with_it(model, sst2, tmp_path):
-    options = dataclasses.replace(small_options(model, sst2), learning_rates=None, max_steps=1)
+    options = dataclasses.replace(
+        small_options(model, sst2), optimizer=None, learning_rates=None, max_steps=1
+    )
     report = finetune(options, tmp_path / "run", show=False)
-    assert report["learning_rate"] == 5e-4
+    assert report["learning_rate"] == 3e-3
     stored = FinetuneOptions.load(tmp_path / "run" / "finetune.json")
-    assert stored.learning_rates == (5e-4,)
-    # A run of before, at the rate of before, goes on at that.
-    before = dataclasses.replace(stored, learning_rates=(5e-5,))
+    assert (stored.optimizer, stored.learning_rates) == ("muon", (3e-3,))
+    # A run of before, with AdamW and at the rate of before, goes on so.
+    before = dataclasses.replace(stored, optimizer="adamw", learning_rates=(5e-5,))
     before.save(tmp_path / "before.json")
-    assert resolved(options, tmp_path / "before.json").learning_rates == (5e-5,)
-    assert resolved(options, tmp_path / "absent.json").learning_rates == (5e-4,)
+    resumed = resolved(options, tmp_path / "before.json")
+    assert (resumed.optimizer, resumed.learning_rates) == ("adamw", (5e-5,))
+    begun = resolved(options, tmp_path / "absent.json")
+    assert (begun.optimizer, begun.learning_rates) == ("muon", (3e-3,))
 
 
 @pytest.mark.thorough
@@ -131,5 +148,5 @@ def test_a_small_model_learns_without_a_rate_being_given(model):
     texts, labels = zip(*reviews(300, 1), strict=True)
     others, theirs = zip(*reviews(100, 2), strict=True)
     classifier = minibert.TextClassifier(model, engine="numpy", epochs=8, batch_size=16).fit(texts, labels)
-    assert classifier.report_["learning_rate"] == 5e-4
+    assert classifier.report_["learning_rate"] == 3e-3
     assert np.mean(classifier.predict(others) == np.array(theirs)) > 0.8

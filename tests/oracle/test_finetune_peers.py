@@ -92,7 +92,13 @@ def options(tmp_path):
     def make(task, **changes):
         given = {"batch_size": 4, "learning_rates": (1e-2,), "epochs": 12.0, "dropout": 0.0, "max_length": 48}
         return FinetuneOptions(
-            task=task, data=data / folders[task], model=model, threads=1, engine="numpy", **given | changes
+            optimizer="adamw",
+            task=task,
+            data=data / folders[task],
+            model=model,
+            threads=1,
+            engine="numpy",
+            **given | changes,
         ).resolved()
 
     return make

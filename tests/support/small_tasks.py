@@ -106,7 +106,7 @@ def write_several(folder: Path, n_train: int = 200, n_dev: int = 60) -> Path:
 def small_options(model: Path, data: Path, task: str = "sst2", **more) -> FinetuneOptions:
     """A run of a second that learns such a task."""
     given = dict(task=task, data=data, model=model, engine="numpy", batch_size=16, epochs=6, dropout=0.1)
-    return FinetuneOptions(**given | dict(learning_rates=(5e-3,)) | more)
+    return FinetuneOptions(**given | dict(optimizer="adamw", learning_rates=(5e-3,)) | more)
 
 
 def report_in(folder: Path) -> dict:
