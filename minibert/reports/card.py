@@ -292,7 +292,8 @@ def _pretrained(run: Path, is_step: bool) -> About:
     training.append(f"Objective: {objective}.")
     batches = f"in sequences of up to {length} tokens, {options['batch_size']:,} in a step"
     training.append(f"{_length(report)}, {batches}; learning rate {options['learning_rate']:g}.")
-    seen = f"It has seen no sequence of more than {length} tokens."
+    where = "In this training, it" if model else "It"
+    seen = f"{where} has seen no sequence of more than {length} tokens."
     if held_out is None:
         return About(training, limits=["It was not measured on held-out text.", seen])
     (_, targets), *measured = held_out_rows(held_out)
