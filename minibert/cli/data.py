@@ -29,6 +29,7 @@ a single large file would all be in one part, so split it first, between lines:
   split -n l/64 --additional-suffix=.txt articles.txt articles/
 """
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from itertools import islice
@@ -173,7 +174,7 @@ def _report(facts: dict[str, Any], part: Any, n_files: int, layouts: str, out: P
     if missing:
         emit(f"Still to be made: part {missing}.")
     elif part.parts > 1:
-        emit(f"All {part.parts:,} parts are there: minibert pretrain --shards {out}")
+        emit(f"All {part.parts:,} parts are there: minibert pretrain --shards {shlex.quote(str(out))}")
 
 
 def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:

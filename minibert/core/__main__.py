@@ -65,9 +65,9 @@ def main() -> None:
     about = "Pre-train a BERT on a text, in NumPy alone."
     parser = argparse.ArgumentParser(prog="python -m minibert.core", description=about)
     parser.add_argument("text", nargs="?", type=Path, default=BOOKS, help="blank lines divide its documents")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=above_zero(int), default=STEPS, help="updates (default: %(default)s)")
-    length.add_argument(
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--steps", type=above_zero(int), default=STEPS, help="updates (default: %(default)s)")
+    extent.add_argument(
         "--minutes", type=above_zero(float), help="length of the training, instead of --steps"
     )
     parser.add_argument("--out", type=Path, help="folder to write the model to")

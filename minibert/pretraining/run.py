@@ -42,7 +42,7 @@ from minibert.base.model_names import (
 )
 from minibert.base.options import PRETRAINING_FILE, other_command
 from minibert.base.paths import path_of
-from minibert.base.terminal import counted, printable
+from minibert.base.terminal import counted, duration, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
 from minibert.engines.trace import Trace, watch
@@ -586,8 +586,7 @@ def report_text(report: Mapping[str, Any]) -> str:
         lines = [f"Held-out text was not measured (0 evaluations); {again}."]
     speed = report["tokens"] / max(1e-9, report["training_seconds"])
     done = f"{counted(report['steps'], 'step')}, {report['tokens']:,} tokens, {speed:,.0f} tokens/s"
-    minutes = report["seconds"] / 60
-    lines.append(f"{done}; {minutes:.1f} minutes for this command.")
+    lines.append(f"{done}; {duration(report['seconds'])} for this command.")
     steps, planned = report["steps"], report["planned_steps"]
     if report.get("ended_early"):
         lines.append(f"It was ended early: {counted(planned, 'step')} had been planned.")
