@@ -193,7 +193,10 @@ def test_a_finished_part_is_left_as_it_is(corpus, vocabulary, tmp_path, capsys, 
         capsys.readouterr()
         monkeypatch.chdir(corpus.parent)  # seen from elsewhere it is the same corpus
         make(corpus.name, vocabulary, out, *([part] if part else []))
-        assert "already has them, from the same files and vocabulary:" in capsys.readouterr().out
+        assert (
+            "already has them, from files of the same names and sizes and the same vocabulary:"
+            in capsys.readouterr().out
+        )
         assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 

@@ -116,7 +116,9 @@ def test_steps_on_both_sides_of_a_new_length_have_the_bits_of_the_log(corpus, tm
         assert found(out, step) == []
     for step in (0, 2):
         (out / f"checkpoints/step-{step:09d}.safetensors").unlink()
-    with pytest.raises(InputError, match="^replay=3 can't be computed again: the run was given another length"):
+    with pytest.raises(
+        InputError, match="^replay=3 can't be computed again: the run was given another length"
+    ):
         found(out, 3)
 
 
