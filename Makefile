@@ -96,8 +96,11 @@ lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the
 	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/wordpiece/*.[ch] tests/native/*.[ch] \
 	  $(addprefix csrc/kernels/,*.h *.cpp) tests/native/*.cpp $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
+# Scripts that make the BERT in the package, and those that need arguments, a GPU or hours, are run by hand.
+BY_HAND := attention english english_facts english_pack english_tables learning same_bits similarity versions
+BENCHMARKS = $(filter-out $(BY_HAND:%=benchmarks/%.py),$(wildcard benchmarks/*.py))
 bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, a day or more; ARGS=--quick for a look
-	@failed=; for script in $(filter-out $(addprefix %/,attention.py english.py english_facts.py english_pack.py english_tables.py learning.py same_bits.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do \
+	@failed=; for script in $(BENCHMARKS); do \
 	  echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || failed="$$failed $$script"; done; \
 	  [ -z "$$failed" ] || { echo "minibert: not measured:$$failed"; exit 1; }
 

@@ -15,6 +15,7 @@ import pytest
 from paths import ROOT
 
 import minibert
+from minibert.cli import info
 
 LICENCES = ("LICENSE", "NOTICE", "LICENSES")
 SHIPPED = (
@@ -73,6 +74,11 @@ def test_every_public_name_resolves_to_the_object_of_its_module():
 def test_unknown_public_name_is_an_attribute_error_that_lists_what_there_is():
     with pytest.raises(AttributeError, match="'Bart'; it offers Batch, Bert"):
         minibert.Bart  # noqa: B018
+
+
+def test_info_lists_all_libraries_that_pip_installs_with_the_package():
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    assert {re.match(r"[\w.]+", requirement)[0] for requirement in required} == set(info.REQUIRED)
 
 
 def test_what_is_to_be_installed_is_where_pip_finds_it():

@@ -126,6 +126,30 @@ def some_of(names: Sequence[str], most: int = 8) -> str:
     return text
 
 
+def duration(seconds: float) -> str:
+    """Write a duration in a suitable unit.
+
+    Parameters
+    ----------
+    seconds : float
+
+    Returns
+    -------
+    str
+        In seconds, minutes or hours.
+
+    Examples
+    --------
+    >>> duration(3.21), duration(462), duration(7200)
+    ('3.2 seconds', '7.7 minutes', '2.0 hours')
+    """
+    if seconds < 100:
+        return f"{seconds:.1f} seconds"
+    if seconds < 6000:
+        return f"{seconds / 60:.1f} minutes"
+    return f"{seconds / 3600:.1f} hours"
+
+
 def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]:
     """Format rows as lines, with columns two spaces apart.
 

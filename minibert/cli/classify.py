@@ -25,6 +25,7 @@ examples:
   minibert classify --model runs/snli "The team won the cup." --classes politics,sport
 """
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from functools import partial
@@ -99,7 +100,7 @@ def run(arguments: Namespace) -> None:
     lines = given_texts(arguments, instead)
     for file in arguments.file or ():
         if suffix_of(Path(file)) in (".csv", *JSON_LINES):
-            advice = f"for its columns use minibert predict --data {file}."
+            advice = f"for its columns use minibert predict --data {shlex.quote(file)}."
             warn(f"'{file}' is read line by line, as texts; {advice}")
     pairs = [arguments.texts] if n_texts else (line and line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)

@@ -8,7 +8,7 @@ large it is, on any number of machines; each machine reads only what it needs.
 N jobs, on any machines, can prepare a large corpus together. Each makes one
 --part I/N: whole files, and about as many bytes as the other parts. Training
 gives the same bytes for any N. A job that is started again keeps its part if
-that is finished.
+that is finished, and the files still have the same names and sizes.
 
 With --show, it prints training instances as the model sees them: two spans with
 masked words, each followed by the original word in braces.
@@ -29,6 +29,7 @@ a single large file would all be in one part, so split it first, between lines:
   split -n l/64 --additional-suffix=.txt articles.txt articles/
 """
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from itertools import islice
@@ -159,7 +160,7 @@ def _report(facts: dict[str, Any], part: Any, n_files: int, layouts: str, out: P
     """Print what was written and, for parts, which ones are missing."""
     place = facts["folder"]
     if facts["was_there"]:
-        emit(f"{place} already has them, from the same files and vocabulary:")
+        emit(f"{place} already has them, from files of the same names and sizes and the same vocabulary:")
     if part.parts > 1:
         emit(f"Part {part}, {facts['files']:,} of {counted(n_files, 'file')}:")
     if facts["documents"]:
@@ -173,7 +174,7 @@ def _report(facts: dict[str, Any], part: Any, n_files: int, layouts: str, out: P
     if missing:
         emit(f"Still to be made: part {missing}.")
     elif part.parts > 1:
-        emit(f"All {part.parts:,} parts are there: minibert pretrain --shards {out}")
+        emit(f"All {part.parts:,} parts are there: minibert pretrain --shards {shlex.quote(str(out))}")
 
 
 def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:

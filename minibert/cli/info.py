@@ -33,7 +33,7 @@ from minibert.data.corpus import embedded_corpus
 from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
-REQUIRED = ("numpy", "numba", "cffi", "safetensors", "shtab", "tqdm", "threadpoolctl")
+REQUIRED = ("numpy", "numba", "cffi", "jinja2", "safetensors", "shtab", "tqdm", "threadpoolctl")
 EXTRAS = {"matplotlib": "pictures", "tensorboardX": "TensorBoard events", "jax": "accelerators, many devices"}
 
 

@@ -10,6 +10,8 @@ batch, forward, backward, update. `minibert pretrain` does the same with faster 
 import argparse
 import itertools
 import lzma
+import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence as AnySequence
@@ -63,13 +65,18 @@ def main() -> None:
     about = "Pre-train a BERT on a text, in NumPy alone."
     parser = argparse.ArgumentParser(prog="python -m minibert.core", description=about)
     parser.add_argument("text", nargs="?", type=Path, default=BOOKS, help="blank lines divide its documents")
-    parser.add_argument("--steps", type=above_zero(int), default=STEPS, help="updates (default: %(default)s)")
-    parser.add_argument("--minutes", type=above_zero(float), help="train so long, instead of --steps")
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--steps", type=above_zero(int), default=STEPS, help="updates (default: %(default)s)")
+    extent.add_argument(
+        "--minutes", type=above_zero(float), help="length of the training, instead of --steps"
+    )
     parser.add_argument("--out", type=Path, help="folder to write the model to")
     options = parser.parse_args()
 
     # Text: documents are lists of sentences, first of words, then of pieces.
     documents = read_documents(options.text)
+    if options.out:
+        make_folder(options.out)  # now, as a model without a folder would be lost
     counts = Counter(word for document in documents for sentence in document for word in sentence)
     report(f"{len(documents):,} documents, {counts.total():,} words.")
     report(f"Learning {VOCAB_SIZE:,} pieces of the {COMMON_WORDS:,} most frequent words: some 20 seconds.")
@@ -151,20 +158,21 @@ def read_documents(path: Path) -> list[list[list[str]]]:
 
     Parameters
     ----------
-    path : UTF-8 text with one sentence per line and blank lines between documents; a text without blank lines
-        is cut into documents of fifty sentences.
+    path : UTF-8 text with one sentence per line and blank lines between documents, and line ends of any
+        system; a text without blank lines is cut into documents of fifty sentences.
 
     Raises
     ------
     SystemExit
         When the file is not such a text, or has fewer than forty documents, too few to hold any out.
     """
+    opened = lzma.open if path.suffix == ".xz" else open
     try:
-        data = path.read_bytes()
-        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode("utf-8")
-    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+        with opened(path, "rt", encoding="utf-8-sig") as file:
+            text = file.read()
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise SystemExit(f"{path} cannot be read ({error}); give a text in UTF-8.") from error
-    parts = [document.splitlines() for document in text.split("\n\n")]
+    parts = [document.splitlines() for document in re.split(r"\n\s*\n", text)]
     if len(parts) < 2:
         lines = parts[0]
         parts = [lines[begin : begin + 50] for begin in range(0, len(lines), 50)]
@@ -177,6 +185,26 @@ def read_documents(path: Path) -> list[list[list[str]]]:
     if len(documents) < 2 * HELD_OUT:
         raise SystemExit(f"{path} has {len(documents)} documents; give a text of at least {2 * HELD_OUT}.")
     return documents
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it exists.
+
+    Parameters
+    ----------
+    folder : the folder; its parents are made as well.
+
+    Raises
+    ------
+    SystemExit
+        When it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SystemExit(
+            f"{folder} cannot be made a folder ({error.strerror}); give another --out."
+        ) from error
 
 
 def encode_words(words: list[str], ids: dict[str, int]) -> list[int]:
@@ -390,4 +418,7 @@ def report(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # before or after the training, which ends with its results instead
+        sys.exit(130)

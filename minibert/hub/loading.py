@@ -1,6 +1,7 @@
 """Turn tensors with Hugging Face's names, from any kind of file, into the parameters of a BERT."""
 
 import re
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from reprlib import repr as short
@@ -91,7 +92,8 @@ def read_config(path: Path) -> dict[str, Any]:
         advice = "give the folder of a BERT"
         for file, command in STORED.items():  # which a run has before there is a model
             if (path.parent / file).exists():
-                advice = f"the run there is not finished: minibert {command} --resume --out {path.parent}"
+                out = shlex.quote(str(path.parent))
+                advice = f"the run there is not finished: minibert {command} --resume --out {out}"
                 break
         raise InputError(f"{path} is missing; {advice}.") from error
 

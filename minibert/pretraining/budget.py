@@ -156,11 +156,11 @@ def plan_steps(
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
     if state.plan.get("budget") != budget:
-        trained = None
+        trained = 0
         if state.step:
-            trained = task.config_after(state, timetable_of(state)).trained_length
+            trained = task.longest_so_far(state, timetable_of(state))
         kept = {name: state.plan[name] for name in KEPT if name in state.plan}
-        state.plan = {"budget": budget, "replanned": (state.step, trained or 0)} | kept
+        state.plan = {"budget": budget, "replanned": (state.step, trained)} | kept
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:

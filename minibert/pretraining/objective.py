@@ -365,10 +365,22 @@ class Pretraining:
         config = state.params.config
         if self.options.model:
             return config
+        return replace(config, trained_length=self.longest_so_far(state, timetable))
+
+    def longest_so_far(self, state: State, timetable: Timetable) -> int:
+        """Return the length of the longest sequences that this run has trained on so far.
+
+        Parameters
+        ----------
+        state : State
+            State of the run.
+        timetable : Timetable
+            How many steps there are.
+        """
         since, trained = state.plan.get("replanned", (0, 0))  # steps before `since` had another timetable
         stages = [stage for stage in self.stages(timetable) if stage.end > since]
         seen = [stage.seq_length for stage in stages if max(stage.begin, since) < max(1, state.step)]
-        return replace(config, trained_length=max(trained, *seen, 0))
+        return max(trained, *seen, 0)
 
     def lengthening_steps(self, timetable: Timetable, state: State) -> frozenset[int]:
         """Return the steps before which `lengthen` is called.

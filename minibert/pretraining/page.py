@@ -13,7 +13,7 @@ import numpy as np
 
 from minibert.base.errors import RunError
 from minibert.base.files import atomic_text
-from minibert.base.terminal import counted
+from minibert.base.terminal import counted, duration
 from minibert.pretraining.budget import timetable_of
 from minibert.pretraining.evaluation import entropy_of_counts
 from minibert.pretraining.objective import Pretraining
@@ -23,7 +23,7 @@ from minibert.pretraining.recipes import FURTHER, RECIPES, SCHEDULES, Timetable
 from minibert.reports.doctor import Finding
 from minibert.reports.held_out import held_out_rows
 from minibert.reports.markup import rendered
-from minibert.reports.page import REPORT_FILE, duration, option_rows
+from minibert.reports.page import REPORT_FILE, option_rows
 from minibert.reports.pictures import Curve, StepChart, picture, points, step_charts
 from minibert.tokenizer.report import piece_facts
 from minibert.training.loop import State

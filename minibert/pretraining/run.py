@@ -42,7 +42,7 @@ from minibert.base.model_names import (
 )
 from minibert.base.options import PRETRAINING_FILE, other_command
 from minibert.base.paths import path_of
-from minibert.base.terminal import counted, printable
+from minibert.base.terminal import counted, duration, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
 from minibert.engines.trace import Trace, watch
@@ -73,7 +73,8 @@ from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
-DIVERGED = 2.0  # times the loss of guessing at random
+FAR_ABOVE = 2.0  # a held-out loss is warned of from so many times that of guessing at random on
+RECENT_STEPS = 10  # whose mean loss is the training loss at the end of the run
 REPEATED = 0.001  # the headline mentions repeated lines from this share on
 N_EXAMPLES = 3  # gaps in held-out sentences that the report shows
 WORTH_TELLING = 0.1  # the report mentions a change of the number of steps beyond this share of them
@@ -482,7 +483,7 @@ def _finish(
             info("Measuring the held-out loss.")
             held_out = _measured(task, state, timetable, show)
             held_out["text_unigram"] = page.text_unigram
-            _warn_of_divergence(held_out["loss"], config.vocab_size)
+            _warn_of_high_loss(held_out["loss"], config.vocab_size, read_metrics(run, RECENT_STEPS))
         model = Bert(config, params, task.ops, task.text.tokenizer)
         examples = _examples(task, model)
     report = {
@@ -495,7 +496,8 @@ def _finish(
         "steps": state.step,
         "planned_steps": timetable.planned_total,
         "stages": [(stage.begin, stage.seq_length) for stage in task.stages(timetable)],
-        "trained_length": options.longest,
+        "ended_early": state.step < timetable.total,
+        "trained_length": task.longest_so_far(state, timetable),
         "tokens": state.tokens,
         "engine": task.ops.name,
         "dtype": options.dtype,
@@ -517,12 +519,22 @@ def _finish(
     return report
 
 
-def _warn_of_divergence(loss: float, n_pieces: int) -> None:
-    """Warn of a loss far above that of a model that finds all pieces equally likely."""
+def _warn_of_high_loss(loss: float, n_pieces: int, lines: Sequence[Mapping[str, float]]) -> None:
+    """Warn of a held-out loss far above that of a model that finds all pieces equally likely.
+
+    The last lines of the log tell the two reasons apart: a diverged run has lost its training text, too.
+    """
     chance = math.log(n_pieces)
-    if loss > DIVERGED * chance:
-        what = f"The held-out loss of {loss:,.1f} nats is far above the {chance:.1f} of guessing at random"
+    if loss <= FAR_ABOVE * chance:
+        return
+    what = f"The held-out loss of {loss:,.1f} nats is far above the {chance:.1f} of guessing at random"
+    recent = [line["mlm_loss"] for line in lines if "mlm_loss" in line][-RECENT_STEPS:]
+    training_loss = sum(recent) / len(recent)
+    if training_loss > chance:
         warn(f"{what}: the run has diverged; start it again with a lower `learning_rate`.")
+        return
+    learnt = f"{what}, but the training loss is {training_loss:.1f}: the run has learnt its text by heart"
+    warn(f"{learnt}; train on more text, or for fewer steps.")
 
 
 def _measured(
@@ -574,10 +586,11 @@ def report_text(report: Mapping[str, Any]) -> str:
         lines = [f"Held-out text was not measured (0 evaluations); {again}."]
     speed = report["tokens"] / max(1e-9, report["training_seconds"])
     done = f"{counted(report['steps'], 'step')}, {report['tokens']:,} tokens, {speed:,.0f} tokens/s"
-    minutes = report["seconds"] / 60
-    lines.append(f"{done}; {minutes:.1f} minutes for this command.")
+    lines.append(f"{done}; {duration(report['seconds'])} for this command.")
     steps, planned = report["steps"], report["planned_steps"]
-    if abs(steps - planned) > WORTH_TELLING * planned:
+    if report.get("ended_early"):
+        lines.append(f"It was ended early: {counted(planned, 'step')} had been planned.")
+    elif abs(steps - planned) > WORTH_TELLING * planned:
         became = "faster" if steps > planned else "slower"
         lines.append(f"The machine became {became} on the way: {counted(planned, 'step')} had been planned.")
     lines.append(f"Trained on sequences of up to {report['trained_length']} tokens.")

@@ -15,7 +15,7 @@ from minibert.base.bundled_models import ATTRIBUTIONS, FOLDER
 from minibert.base.errors import InputError
 from minibert.base.json_files import fits, parse_json, read_json, schema_error
 from minibert.base.options import PRETRAINING_FILE
-from minibert.base.terminal import counted, printable, printable_text
+from minibert.base.terminal import counted, duration, printable, printable_text
 from minibert.core.config import BertConfig
 from minibert.reports import results
 from minibert.reports.held_out import METRIC_TYPES, held_out_rows
@@ -292,7 +292,8 @@ def _pretrained(run: Path, is_step: bool) -> About:
     training.append(f"Objective: {objective}.")
     batches = f"in sequences of up to {length} tokens, {options['batch_size']:,} in a step"
     training.append(f"{_length(report)}, {batches}; learning rate {options['learning_rate']:g}.")
-    seen = f"It has seen no sequence of more than {length} tokens."
+    where = "In this training, it" if model else "It"
+    seen = f"{where} has seen no sequence of more than {length} tokens."
     if held_out is None:
         return About(training, limits=["It was not measured on held-out text.", seen])
     (_, targets), *measured = held_out_rows(held_out)
@@ -343,8 +344,8 @@ def _begun(model: str) -> str:
 
 
 def _length(report: dict[str, Any]) -> str:
-    """Write how many steps, tokens and minutes a training took."""
-    return f"{results.length_text(report)}, {report['training_seconds'] / 60:.1f} minutes"
+    """Write how many steps and tokens a training took, and how long."""
+    return f"{results.length_text(report)}, {duration(report['training_seconds'])}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

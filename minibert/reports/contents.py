@@ -221,6 +221,7 @@ class PretrainReport(TypedDict):
     vocab_size: int
     steps: int
     planned_steps: int
+    ended_early: NotRequired[bool]  # whether `on_log` ended it before its last step
     stages: list[tuple[int, int]]
     trained_length: int
     tokens: int

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minibert.base.files import atomic_json, atomic_text
+from minibert.base.terminal import duration
 from minibert.model.head_kinds import SQUARED
 from minibert.reports import results
 from minibert.reports.doctor import Finding, Record, examine
@@ -111,25 +112,6 @@ def _shares(mistake: Mistake) -> tuple[str, str]:
         return "", ""
     expected, found = (f"{100 * probability:.1f}%" for probability in mistake.probabilities)
     return expected, found
-
-
-def duration(seconds: float) -> str:
-    """Write a duration in a suitable unit.
-
-    Parameters
-    ----------
-    seconds : float
-
-    Returns
-    -------
-    str
-        In seconds, minutes or hours.
-    """
-    if seconds < 100:
-        return f"{seconds:.1f} seconds"
-    if seconds < 6000:
-        return f"{seconds / 60:.1f} minutes"
-    return f"{seconds / 3600:.1f} hours"
 
 
 def option_rows(options: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, MissingFile, warn
 from minibert.base.json_files import read_json, schema_error
-from minibert.base.terminal import aligned, counted, printable
+from minibert.base.terminal import aligned, counted, duration, printable
 from minibert.reports.contents import Baseline, Compared, Constant, Evaluation, FinetuneReport
 from minibert.tasks import metrics, submissions
 from minibert.tasks.bag_of_words import BagOfWords
@@ -676,7 +676,7 @@ def report_text(report: Mapping[str, Any]) -> str:
         measured_text(report),
         f"The best epoch on dev was {report['best_epoch']:g}; {setting}, seed {report['seed']}.",
         *trained_together(report),
-        f"{counts}; {report['seconds'] / 60:.1f} minutes for this command.",
+        f"{counts}; {duration(report['seconds'])} for this command.",
     ]
     if "runs" in report:
         lines += ["", sweep_text(report), ""]

@@ -38,6 +38,10 @@ PROOF = "gradient_norm"  # a sum over all gradients: it is equal to the bit only
 Log = Mapping[int, Mapping[str, float]]  # the numbers in the log, by step
 
 
+class _NotKept(InputError):
+    """Report that the folder, though nothing is wrong with it, does not keep what a step is computed from."""
+
+
 def replay_step(found: Verification, step: int) -> None:
     """Compute a step again, and note whether it is what the log says.
 
@@ -51,7 +55,7 @@ def replay_step(found: Verification, step: int) -> None:
     Raises
     ------
     InputError
-        When the log has no such step.
+        When the log has no such step, or the run has not kept what it is computed from.
     """
     log: Log | None = None
     with found.reading(METRICS):
@@ -64,6 +68,8 @@ def replay_step(found: Verification, step: int) -> None:
         raise InputError(f"replay={step} is not a step in {METRICS}; {has}.", replay=step)
     try:
         _compare(found, step, log)
+    except _NotKept as error:
+        raise InputError(f"replay={step} can't be computed again: {error}", replay=step) from error
     except (InputError, RunError) as error:
         found.wrong(METRICS, f"step {step:,} can't be computed again: {error}")
 
@@ -76,7 +82,7 @@ def _compare(found: Verification, step: int, log: Log) -> None:
     seconds = log[step].get("seconds", 0.0) - log.get(state.step, {}).get("seconds", 0.0)
     if seconds > 60 * MOST_MINUTES:
         took = f"from step {first:,} on, the run took {seconds / 60:,.0f} minutes, more than {MOST_MINUTES}"
-        raise InputError(f"{took}; name a step sooner after a checkpoint, of which `keep` keeps more.")
+        raise _NotKept(f"{took}; name a step sooner after a checkpoint, of which `keep` keeps more.")
     differing: dict[int, dict[str, tuple[float, float]]] = {}  # by step and name: recorded, computed
     proven = False  # whether this machine computes what that of the run did, bit by bit
     for number, values in _computed(task, state, timetable, step):
@@ -148,10 +154,10 @@ def _state_before(found: Verification, task: Pretraining, step: int) -> tuple[St
             state.plan = newest.state["plan"]  # with corrections after this state, which leave earlier steps
         elif step > since or checkpoint is None:
             what = f"the run was given another length at step {since:,}, and its plan before that is not kept"
-            raise InputError(f"{what}; name a later step.")
+            raise _NotKept(f"{what}; name a later step.")
     if "total_steps" not in state.plan:
         if not task.options.steps:
-            raise InputError("no checkpoint has the plan of the run; name a step of a run that kept one.")
+            raise _NotKept("no checkpoint has the plan of the run; name a step of a run that kept one.")
         return state, Timetable.of(task.options.steps)
     return state, timetable_of(state)
 

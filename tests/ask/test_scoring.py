@@ -276,11 +276,23 @@ def test_only_the_unanswerable_line_has_an_empty_answer(folder, tmp_path, capsys
     )
     answers = list(map(json.loads, found))
     assert [answer and answer["text"] for answer in answers] == ["a [MASK]", None, None, "the [MASK]"]
-    assert err == "minibert: line 2: 'no gap' has no [MASK]; write [MASK] where a word is to be guessed.\n"
+    place = f"{tmp_path / 'texts'}, line 2"
+    assert err == f"minibert: {place}: 'no gap' has no [MASK]; write [MASK] where a word is to be guessed.\n"
     (tmp_path / "texts").write_text("the cat sat\n\u200b\na dog\n", encoding="utf-8")
     found, err = lines(capsys, "score-text", "--model", folder, "--file", tmp_path / "texts", status=1)
     assert [line.split("\t")[3:] for line in found] == [["the cat sat"], [], ["a dog"]]
-    assert err.startswith("minibert: line 2: ") and err.count("\n") == 1 and "no piece to score" in err
+    assert err.startswith(f"minibert: {place}: ") and err.count("\n") == 1 and "no piece to score" in err
+
+
+def test_a_line_that_has_no_answer_is_named_by_its_place_in_its_file(folder, tmp_path, capsys):
+    contents = {"first": "a [MASK]\nno gap\n", "empty": "", "second": "the [MASK]\nnone\n"}
+    files = []
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        files += ["--file", tmp_path / name]
+    _, err = lines(capsys, "fill-mask", "--model", folder, *files, status=1)
+    places = [line.split(": ")[1] for line in err.splitlines()]
+    assert places == [f"{tmp_path / 'first'}, line 2", f"{tmp_path / 'second'}, line 2"]
 
 
 @pytest.mark.parametrize("command", ["fill-mask", "score-text"])

@@ -272,11 +272,12 @@ def test_a_stream_that_is_closed_is_an_empty_one(run, stream, words):
 
 
 def test_classify_warns_of_a_table_whose_lines_it_reads(run, capsys, tmp_path):
-    for name in ("films.csv", "films.txt"):
+    for name in ("my films.csv", "films.txt"):
         (tmp_path / name).write_text("the film is warm\n")
     words = ["classify", "--model", str(run), "--engine", "numpy", "--file"]
-    assert cli.main([*words, str(tmp_path / "films.csv")]) == 0
-    advice = f"for its columns use minibert predict --data {tmp_path / 'films.csv'}."
+    file = tmp_path / "my films.csv"
+    assert cli.main([*words, str(file)]) == 0
+    advice = f"for its columns use minibert predict --data '{file}'."
     assert f"films.csv' is read line by line, as texts; {advice}" in capsys.readouterr().err
     assert cli.main([*words, str(tmp_path / "films.txt")]) == 0
     assert capsys.readouterr().err == ""

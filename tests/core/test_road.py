@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from paths import PACKAGE
 from small_corpus import write_corpus
 
 import minibert
-from minibert.core import __main__ as road
+from minibert.core import __main__ as road, wordpiece
 from minibert.core.gradcheck import __main__ as sheet
 from minibert.core.params import FlatParameters
 
@@ -87,6 +88,9 @@ def test_gradients_of_the_core_are_proven_alone(alone):
         (["text.txt", "--steps", "0"], "give a number above 0"),
         (["text.txt", "--minutes", "-1"], "give a number above 0"),
         (["few.txt"], "give a text of at least"),
+        (["text.txt", "--steps", "1", "--minutes", "1"], "not allowed with argument --steps"),
+        (["text.txt", "--steps", "1", "--out", "few.txt"], "few.txt cannot be made a folder"),
+        (["text.txt", "--steps", "1", "--out", "few.txt/model"], "few.txt/model cannot be made a folder"),
     ],
 )
 def test_road_refuses_in_one_sentence(alone, arguments, sentence):
@@ -95,6 +99,33 @@ def test_road_refuses_in_one_sentence(alone, arguments, sentence):
     assert done.returncode != 0
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_blank_lines_divide_documents_whatever_the_line_ends(tmp_path, end):
+    path = tmp_path / "text.txt"
+    documents = [[["first", str(number)], ["second", "."]] for number in range(40)]
+    lines = [line for number in range(40) for line in (f"First {number}", "Second.", " " * (number % 2))]
+    path.write_bytes(b"\xef\xbb\xbf" + end.join(lines).encode())
+    assert road.read_documents(path) == documents
+
+
+def test_a_text_that_is_cut_short_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "books.txt.xz"
+    path.write_bytes(road.BOOKS.read_bytes()[:1000])
+    with pytest.raises(SystemExit, match="books.txt.xz cannot be read .* give a text in UTF-8"):
+        road.read_documents(path)
+
+
+def test_ctrl_c_before_the_training_ends_the_road_without_a_traceback(alone, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["core", str(alone / "text.txt")])
+    monkeypatch.setattr(wordpiece, "learn", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(road.__file__, run_name="__main__")
+    assert ended.value.code == 130
 
 
 @pytest.mark.thorough

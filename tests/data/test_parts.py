@@ -170,7 +170,7 @@ def test_a_part_says_what_it_is(corpus, thirds):
 
 
 def test_the_command_says_what_is_there_and_what_is_not(corpus, vocabulary, tmp_path, capsys):
-    out = tmp_path / "shards"
+    out = tmp_path / "my shards"
     make(corpus, vocabulary, out, "2/3")
     first, second, layout, last = capsys.readouterr().out.splitlines()
     assert layout.startswith("Read as one sentence a line, ")
@@ -179,7 +179,7 @@ def test_the_command_says_what_is_there_and_what_is_not(corpus, vocabulary, tmp_
     assert last == "Still to be made: part 1/3, 3/3."
     make(corpus, vocabulary, out, "1/3", "3/3")
     assert capsys.readouterr().out.splitlines()[-1] == (
-        f"All 3 parts are there: minibert pretrain --shards {out}"
+        f"All 3 parts are there: minibert pretrain --shards '{out}'"
     )
     make(corpus / "3.txt", vocabulary, tmp_path / "single", "1/2")
     text = capsys.readouterr().out
@@ -193,7 +193,10 @@ def test_a_finished_part_is_left_as_it_is(corpus, vocabulary, tmp_path, capsys, 
         capsys.readouterr()
         monkeypatch.chdir(corpus.parent)  # seen from elsewhere it is the same corpus
         make(corpus.name, vocabulary, out, *([part] if part else []))
-        assert "already has them, from the same files and vocabulary:" in capsys.readouterr().out
+        assert (
+            "already has them, from files of the same names and sizes and the same vocabulary:"
+            in capsys.readouterr().out
+        )
         assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 

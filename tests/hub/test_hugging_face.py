@@ -295,12 +295,14 @@ def test_missing_files_are_named(tmp_path):
 
 @pytest.mark.parametrize("file, command", [("training.json", "pretrain"), ("finetune.json", "finetune")])
 def test_a_run_without_a_model_is_recognised(tmp_path, file, command):
+    run = tmp_path / "my run"
+    run.mkdir()
     with pytest.raises(InputError, match="give the folder of a BERT"):
-        load_hf(tmp_path)
-    (tmp_path / file).write_text("{}")
-    advice = f"the run there is not finished: minibert {command} --resume --out {tmp_path}"
+        load_hf(run)
+    (run / file).write_text("{}")
+    advice = f"the run there is not finished: minibert {command} --resume --out '{run}'"
     with pytest.raises(InputError, match=re.escape(advice)):
-        load_hf(tmp_path)
+        load_hf(run)
 
 
 def in_parts(folder):

@@ -37,7 +37,7 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate, held_out_gaps
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
 from minibert.pretraining.recipes import RECIPES, Stage, Timetable, parse_lengths
-from minibert.pretraining.run import pretrain, report_text
+from minibert.pretraining.run import _warn_of_high_loss, pretrain, report_text
 from minibert.tokenizer import Tokenizer
 from minibert.training import loop
 from minibert.training.runlog import NoLog, read_metrics
@@ -1269,6 +1269,13 @@ def test_a_run_that_has_diverged_is_warned_of(corpus, tmp_path):
         InputWarning, match=r"nats is far above the \d\.\d of guessing .*: the run has diverged"
     ):
         pretrain(small_options(corpus, learning_rate=100.0, steps=8), tmp_path / "run", show=False)
+
+
+@pytest.mark.parametrize(("training_loss", "why"), [(4.9, "diverged"), (0.04, "learnt its text by heart")])
+def test_a_high_held_out_loss_is_put_down_to_what_the_training_loss_shows(training_loss, why):
+    lines = [{"step": 1, "mlm_loss": 40.0}, *({"step": 2, "mlm_loss": training_loss} for _ in range(10))]
+    with pytest.warns(InputWarning, match=rf"loss of 12\.5 nats is far above the 4\.7 .*: the run has {why}"):
+        _warn_of_high_loss(12.5, 109, [*lines, {"step": 2, "held_out_loss": 12.5}])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from small_corpus import write_corpus
 
 from minibert import cli
 from minibert.ask.inference import Bert
-from minibert.base.errors import DivergedError, InputError
+from minibert.base.errors import DivergedError, InputError, StopTraining
 from minibert.base.machine import cores
 from minibert.core import config as configuration
 from minibert.core.batch import Batch, Sequence
@@ -297,6 +297,18 @@ def test_the_report_and_the_model_know_how_long_sequences_were(run):
     assert "Trained on sequences of up to 16 tokens." in report_text(report)
     assert json.loads((run / "config.json").read_text())["trained_length"] == 16
     assert load_hf(run)[0].trained_length == 16
+
+
+def test_a_run_ended_by_on_log_blames_no_machine_and_knows_how_far_it_has_come(corpus, tmp_path):
+    def on_log(step, values):
+        raise StopTraining
+
+    given = SMALL | {"seq_length": "8:0.5,16:0.5", "steps": 4}
+    report = pretrain(PretrainOptions((str(corpus),), **given), tmp_path / "run", show=False, on_log=on_log)
+    lines = report_text(report).splitlines()
+    assert "It was ended early: 4 steps had been planned." in lines
+    assert "Trained on sequences of up to 8 tokens." in lines
+    assert not any("The machine became" in line for line in lines)
 
 
 def test_an_unfinished_run_knows_how_far_it_has_come(corpus, tmp_path, monkeypatch):

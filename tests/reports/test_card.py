@@ -71,7 +71,7 @@ def test_a_pre_training_card_sets_its_loss_in_proportion(tmp_path):
     ):
         assert f"{row} |" in card
     assert 'pipeline("fill-mask", "books-bert")' in card and "minibert fill-mask --model books-bert" in card
-    assert "no sequence of more than 128 tokens" in card
+    assert "It has seen no sequence of more than 128 tokens." in card
     found = header(card)
     assert (found["pipeline_tag"], found["library_name"]) == ("fill-mask", "transformers")
     metrics = found["model-index"][0]["results"][0]["metrics"]
@@ -103,6 +103,9 @@ def test_a_card_has_the_last_part_of_a_path_only(tmp_path, monkeypatch):
     run = pretrained(tmp_path, corpus=[str(home), str(home / "letters")], model=str(home / "runs" / "first"))
     card = model_card(run, Exported("x", CONFIG, 1_500_000, "pretraining"))
     assert "Text: a folder, `letters`." in card and "weights of `first`" in card
+    assert (
+        "In this training, it has seen no sequence of more than 128 tokens." in card
+    )  # before, perhaps longer
     assert "jdoe" not in card and str(tmp_path) not in card
 
 

@@ -27,9 +27,9 @@ REPORT = {
 
 
 def test_a_run_too_short_to_be_timed_has_no_speed():
-    assert "3 steps, 300 tokens, 150 tokens/s; 0.1 minutes" in report_text(REPORT)
+    assert "3 steps, 300 tokens, 150 tokens/s; 3.0 seconds for this command" in report_text(REPORT)
     text = report_text(REPORT | {"training_seconds": 0.0})
-    assert "3 steps, 300 tokens; 0.1 minutes" in text and "tokens/s" not in text
+    assert "3 steps, 300 tokens; 3.0 seconds" in text and "tokens/s" not in text
 
 
 def test_one_of_anything_is_not_many():

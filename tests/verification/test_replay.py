@@ -116,8 +116,10 @@ def test_steps_on_both_sides_of_a_new_length_have_the_bits_of_the_log(corpus, tm
         assert found(out, step) == []
     for step in (0, 2):
         (out / f"checkpoints/step-{step:09d}.safetensors").unlink()
-    [(_, message)] = found(out, 3)
-    assert "step 3 can't be computed again: the run was given another length at step 4" in message
+    with pytest.raises(
+        InputError, match="^replay=3 can't be computed again: the run was given another length"
+    ):
+        found(out, 3)
 
 
 def test_a_checkpoint_that_the_run_removes_meanwhile_gives_way_to_an_earlier_one(copied, monkeypatch):
@@ -158,14 +160,15 @@ def test_a_step_of_a_run_whose_text_is_gone_or_altered_is_refused(copied):
 
 def test_a_step_far_from_any_checkpoint_is_refused(copied, monkeypatch):
     monkeypatch.setattr(replay, "MOST_MINUTES", 0)
-    [(_, message)] = found(copied, 5)
-    assert "step 5 can't be computed again: from step 5 on, the run took" in message
+    with pytest.raises(InputError, match="^replay=5 can't be computed again: from step 5 on, the run took"):
+        found(copied, 5)
 
 
 def test_a_step_without_its_plan_is_refused(copied):
     shutil.rmtree(copied / "checkpoints")
     change_json(copied / "training.json", steps=None, minutes=2.0)
-    assert "no checkpoint has the plan" in found(copied, 5)[-1][1]
+    with pytest.raises(InputError, match="^replay=5 can't be computed again: no checkpoint has the plan"):
+        found(copied, 5)
 
 
 def test_a_step_that_is_not_in_the_log_is_refused(trained, run, capsys):

@@ -61,7 +61,8 @@ def given_texts(
     Parameters
     ----------
     arguments : Namespace
-        Arguments of a command that uses `add_texts`.
+        Arguments of a command that uses `add_texts`. Its `begun` is set to the files begun so far, each with
+        how many lines precede it, for messages about a line.
     instead : str
         What the error advises if a text is the name of a file.
     progress : function of an int, optional
@@ -82,9 +83,33 @@ def given_texts(
     for text in arguments.texts:
         refuse_file(text, instead)
         refuse_empty(text)
-    files = arguments.file or [STANDARD_INPUT]
-    lines = chain.from_iterable(text_lines(file, progress) for file in files)
-    return arguments.texts or (None if is_blank(line) else line for line in lines)
+    return arguments.texts or _lines_of_files(arguments, progress)
+
+
+def _lines_of_files(arguments: Namespace, progress: Progress) -> Iterator[str | None]:
+    """Yield the lines of all files, None for a blank one; `arguments.begun` gets where each file begins."""
+    arguments.begun = []
+    before = 0
+    for file in arguments.file or [STANDARD_INPUT]:
+        arguments.begun.append((before, file))
+        for line in text_lines(file, progress):
+            before += 1
+            yield None if is_blank(line) else line
+
+
+def _place(arguments: Namespace, number: int) -> str:
+    """Return where a line is, for a message: its file, and its number there.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        Its `begun` is what `_lines_of_files` has noted.
+    number : int
+        Number of the line among those of all files, from 1.
+    """
+    before, file = next(begun for begun in reversed(arguments.begun) if begun[0] < number)
+    line = f"line {number - before:,}"
+    return line if file == STANDARD_INPUT else f"{printable(file)}, {line}"
 
 
 def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
@@ -170,7 +195,7 @@ def _answered(
     except InputError as error:
         if len(lines) < 2:
             arguments.status = 1
-            emit(f"minibert: line {number:,}: {printable(str(error))}", file=sys.stderr)
+            emit(f"minibert: {_place(arguments, number)}: {printable(str(error))}", file=sys.stderr)
             return [None]
         singly: list[Answer | None] = []
         for n, line in enumerate(lines, number):
