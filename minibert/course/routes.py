@@ -23,7 +23,8 @@ from minibert.core.ops.erf import erfc
 from minibert.core.optim import AdamW
 from minibert.core.params import Parameters
 from minibert.core.step import HostSteps, MaskedAndNext
-from minibert.course.judging import BOUND, Route
+from minibert.course.comparing import BOUND
+from minibert.course.judging import Route
 from minibert.model.ops import Ops
 
 STEP = 1e-30  # size of the complex step

@@ -10,9 +10,10 @@ import pytest
 from course import execute, execute_definitions, notebooks
 
 from minibert import course
+from minibert.course.comparing import compare
 from minibert.course.diagnosis import Asked, Probe, diagnose, names_in, parts_of
 from minibert.course.exercises import exercises
-from minibert.course.judging import _cases, compare
+from minibert.course.judging import _cases
 from minibert.course.running import Rejected
 from minibert.model.ops import Ops
 
