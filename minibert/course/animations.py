@@ -27,9 +27,8 @@ FAINT, STRONG = 0.2, 0.65  # opacities of a piece, and of the one that was joine
 SHADE = 0.7  # exponent that lets small weights of attention be seen
 ROWS = 5  # pairs in the table of joins
 GRID = 31  # points along each side of the loss for its contour lines
-LEVELS = np.geomspace(
-    0.002, 0.9, 10
-)  # of contour lines: shares of the way from the lowest point to the highest
+# Contour lines, as shares of the way from the lowest point to the highest.
+LEVELS = np.geomspace(0.002, 0.9, 10)
 SIDES = {"left": -1, "right": 1}
 RATES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 JOIN_SECONDS, STEP_SECONDS, MAP_SECONDS = 1.2, 0.15, 0.25  # for a frame of each animation
@@ -566,24 +565,24 @@ def _words(
 
 def _table(top: float, chosen: Sequence[Sequence[Candidate]]) -> list[Shape]:
     """Write for each join the pairs with the greatest gains, the chosen one first; before it, the first's."""
-    headings = {PAIR: "pair", N: "n", OF_LEFT: "c(left)", OF_RIGHT: "c(right)", GAIN: "gain (nats)"}
-    shapes = [_text(x, top, name, "start" if x == PAIR else "end") for x, name in headings.items()]
+    columns: dict[float, tuple[str, Callable[[Candidate], str]]] = {  # heading, and text of a row
+        PAIR: ("pair", lambda row: " ".join(row.pair)),
+        N: ("n", lambda row: str(row.n)),
+        OF_LEFT: ("c(left)", lambda row: str(row.left)),
+        OF_RIGHT: ("c(right)", lambda row: str(row.right)),
+        GAIN: ("gain (nats)", lambda row: _number(row.gain, 1)),
+    }
+    shapes = [_text(x, top, name, "start" if x == PAIR else "end") for x, (name, _) in columns.items()]
     frames = [chosen[0], *chosen]
     greatest = max(max(row.gain for row in rows) for rows in chosen)
     for place in range(ROWS):
         rows = [rows[place] if place < len(rows) else None for rows in frames]
         y = top + ROW * (place + 1)
         colour = {"fill": BLUE, "fill-opacity": FAINT if place else STRONG}
-        widths = [0.0 if row is None else max(0.0, (GAIN - BARS) * row.gain / greatest) for row in rows]
+        widths = [max(0.0, (GAIN - BARS) * row.gain / greatest) if row else 0.0 for row in rows]
         shapes.append(Shape("rect", {"x": BARS, "y": y - ASCENT, "height": BAR, "width": widths, **colour}))
-        cells: dict[float, list[str]] = {
-            PAIR: ["" if row is None else f"{row.pair[0]} {row.pair[1]}" for row in rows],
-            N: ["" if row is None else f"{row.n}" for row in rows],
-            OF_LEFT: ["" if row is None else f"{row.left}" for row in rows],
-            OF_RIGHT: ["" if row is None else f"{row.right}" for row in rows],
-            GAIN: ["" if row is None else _number(row.gain, 1) for row in rows],
-        }
-        for x, texts in cells.items():
+        for x, (_, write) in columns.items():
+            texts = [write(row) if row else "" for row in rows]
             if x == PAIR:
                 shapes.append(_text(x, y, texts, family=MONOSPACE))
             else:
@@ -618,7 +617,8 @@ def _heat_map(maps: np.ndarray, name: str) -> list[Shape]:
     for line, (weight, what) in enumerate(((darkest, "largest"), (1 / n, "even"))):
         y = KEY + KEY_LINE * line
         place = {"x": right, "y": y, "width": KEY_SQUARE, "height": KEY_SQUARE}
-        shapes.append(Shape("rect", {**place, "fill": BLUE, "fill-opacity": (weight / darkest) ** SHADE}))
+        strength = (weight / darkest) ** SHADE
+        shapes.append(Shape("rect", {**place, "fill": BLUE, "fill-opacity": strength}))
         shapes.append(_text(right + KEY_TEXT, y + ASCENT, f"{weight:.2f}, {what}"))
     return shapes
 
@@ -628,12 +628,7 @@ def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
     line = panel.line(points, stroke=colour, stroke_width=STROKE)
     line.attributes["count"] = list(range(1, len(points) + 1))
     xs, ys = panel.positions(points).T
-    dot = {
-        "cx": xs.tolist(),
-        "cy": ys.tolist(),
-        "r": DOT,
-        "fill": colour,
-    }
+    dot = {"cx": xs.tolist(), "cy": ys.tolist(), "r": DOT, "fill": colour}
     return [line, Shape("circle", dot)]
 
 

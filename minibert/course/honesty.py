@@ -147,13 +147,15 @@ def _captured(function: FunctionType, tree: ast.AST) -> Iterator[str]:
 
 def _held(function: FunctionType, tree: ast.AST) -> Iterator[tuple[str, Any]]:
     """List the values that a function uses: global names, variables of a closure, and defaults."""
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for name in sorted(names & set(function.__globals__)):
-        yield name, function.__globals__[name]
+    global_names = function.__globals__
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for name in sorted(used & set(global_names)):
+        yield name, global_names[name]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
-    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    for value in defaults:
+    for value in function.__defaults__ or ():
+        yield "a default", value
+    for value in (function.__kwdefaults__ or {}).values():
         yield "a default", value
 
 

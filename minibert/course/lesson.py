@@ -9,10 +9,19 @@ from typing import Any, TypeVar
 
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text
-from minibert.course import judging, mine
+from minibert.course import mine
 from minibert.course.diagnosis import diagnose
 from minibert.course.exercises import Exercise, exercises, notebook_source
-from minibert.course.judging import Judge, OnSheet, Route, engine_of, is_on_sheet, is_operation
+from minibert.course.judging import (
+    BACKWARD,
+    Judge,
+    OnSheet,
+    Route,
+    engine_of,
+    is_on_sheet,
+    is_operation,
+    keeps_reference_residual,
+)
 from minibert.course.mistakes import known_mistake, solution_of
 from minibert.course.routes import ROUTES
 from minibert.course.running import Plain, Rejected, is_open, limits, refusing
@@ -65,17 +74,10 @@ class Lesson:
     """
 
     def __init__(self, number: str) -> None:
-        self.number = number
-        self.exercises = exercises(notebook_source(number))
-        self.verdicts: list[Verdict] = []  # in the order in which they were given
-        self.claims: list[Claim] = []  # in the order in which they were made
-        self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
-        self.tools: dict[str, FunctionType] = {}  # the functions of `mine.TOOLS` that have passed, by name
-        self._set_aside = False  # whether to rename mine.py before the first write, which would lose code
+        self._set_up(number, exercises(notebook_source(number)))
         try:
             for name, function in mine.read().items():
-                kept = self.mine if is_operation(name) else self.tools
-                kept[name] = function
+                self._kept(name)[name] = function
         except InputError as error:
             self._set_aside = True
             print(f"{error} It stays as it is, and this notebook goes on without it.")
@@ -86,6 +88,20 @@ class Lesson:
                 self._set_aside = True
         if self.mine:
             print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
+
+    def _set_up(self, number: str, exercises: list[Exercise]) -> None:
+        """Begin with nothing that has passed."""
+        self.number = number
+        self.exercises = exercises
+        self.verdicts: list[Verdict] = []  # in the order in which they were given
+        self.claims: list[Claim] = []  # in the order in which they were made
+        self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
+        self.tools: dict[str, FunctionType] = {}  # the functions of `mine.TOOLS` that have passed, by name
+        self._set_aside = False  # whether to rename mine.py before the first write, which would lose code
+
+    def _kept(self, name: str) -> dict[str, FunctionType]:
+        """Return where a function of this name is kept when it has passed."""
+        return self.mine if is_operation(name) else self.tools
 
     def check(self, function: FunctionType, *, seed: int | None = None, **route: Any) -> None:
         """Judge an exercise on fresh shapes, and print the verdict.
@@ -112,18 +128,14 @@ class Lesson:
         if seed is None:
             seed = secrets.randbelow(10**6)
         state, text = "open", OPEN
-        kept = self.mine if is_operation(name) else self.tools
-        is_kept = is_operation(name) or name in mine.TOOLS
         if not is_open(function):
-            kept.pop(name, None)  # an earlier version no longer counts, whether this one passes or not
+            self._kept(name).pop(name, None)  # an earlier version no longer counts, even if this one fails
             state, text = self._judged(function, exercise, judge, seed)
-            if state == "passed" and is_kept:
-                kept[name] = function
-        number = exercise.number if exercise else self.number
-        verdict = Verdict(number, name, state, text)
+        verdict = Verdict(exercise.number if exercise else self.number, name, state, text)
         self.verdicts.append(verdict)
         print(verdict)
-        if state == "passed" and is_kept:
+        if state == "passed" and (is_operation(name) or name in mine.TOOLS):
+            self._kept(name)[name] = function
             self._save()
 
     def _judged(
@@ -344,14 +356,13 @@ class Lesson:
 
     def _complete(self) -> dict[str, FunctionType]:
         """Return the reader's operations, except forwards that save what minibert's backward can't use."""
-
-        def serves(name: str, method: FunctionType) -> bool:
-            backward = f"{name}{judging.BACKWARD}"
-            if backward in self.mine or not hasattr(Ops, backward):
-                return True
-            return judging.keeps_reference_residual(method)
-
-        return {name: method for name, method in self.mine.items() if serves(name, method)}
+        complete = {}
+        for name, method in self.mine.items():
+            backward = f"{name}{BACKWARD}"
+            needs_ours = backward not in self.mine and hasattr(Ops, backward)
+            if not needs_ours or keeps_reference_residual(method):
+                complete[name] = method
+        return complete
 
 
 def _judge_of(name: str, route: dict[str, Any]) -> Judge:
