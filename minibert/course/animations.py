@@ -309,11 +309,7 @@ def descent(
     """
     best, paths, losses = {}, {}, {}
     for name, way in {"gradient descent": gradient_descent, "Adam": adam}.items():
-        with np.errstate(all="ignore"):  # at a rate that is too high a path may run away
-            followed = {rate: follow(loss, start, way(rate), steps) for rate in rates}
-        means = {rate: values.mean() for rate, (_, values) in followed.items()}
-        best[name] = min(rates, key=lambda rate: np.nan_to_num(means[rate], nan=np.inf))
-        paths[name], losses[name] = followed[best[name]]
+        best[name], paths[name], losses[name] = _best_way(way, loss, start, steps, rates)
     captions = []
     for step in range(steps + 1):
         at = ", ".join(f"{_number(values[step], 3)} by {name}" for name, values in losses.items())
@@ -372,21 +368,11 @@ def neighbour_head(maps: Sequence[tuple[int, np.ndarray]], gains: np.ndarray) ->
         captions.append(
             f"Step {step}: a gain of {_number(at_maps[frame], 2)} nats. Mean weight of a token: {sides}."
         )
-    last, n = float(max(steps[-1], 2)), cells.shape[-1]
+    n = cells.shape[-1]
     shapes = _heat_map(cells, f"Head {head + 1}")
-    room = PLOT_ROOM * max(float(np.ptp(at_maps)), 0.01)
-    panel = Panel(*GAINS, (1.0, last), (min(0.0, at_maps.min()) - room, max(0.0, at_maps.max()) + room))
-    shapes += panel.axes("", "gain over the best constant guess (nats)")
-    shapes.append(panel.line([(1, 0), (last, 0)], stroke="currentColor", stroke_dasharray="2 3"))
-    shapes += _progress(panel, np.stack([steps, at_maps], 1), BLUE)
-    highest = max(float(one.max()) for one in beside.values())
-    panel = Panel(*WEIGHTS, (1.0, last), (0.0, (1 + 2 * PLOT_ROOM) * highest))
-    shapes += panel.axes("step", "mean weight on the neighbour:")
-    shapes.append(panel.line([(1, 1 / n), (last, 1 / n)], stroke="currentColor", stroke_dasharray="2 3"))
-    for (side, weights), colour in zip(beside.items(), (BLUE, ORANGE), strict=True):
-        shapes += _progress(panel, np.stack([steps, weights], 1), colour)
-        shapes.append(_text(SIDE_NAMES[side], WEIGHTS.top - ABOVE_PLOT, side, "end", colour))
-    ends = "; ".join(f"{side} from {one[0]:.2f} to {one[-1]:.2f}" for side, one in beside.items())
+    shapes += _plot_of_gains(steps, at_maps)
+    shapes += _plot_of_weights(steps, beside, even=1 / n)
+    ends = "; ".join(f"{side} from {means[0]:.2f} to {means[-1]:.2f}" for side, means in beside.items())
     alt = (
         f"The mean attention map of head {head + 1} on windows of {n} tokens, {counted(len(steps), 'time')} "
         f"from step {steps[0]} to step {steps[-1]}; the larger a weight, the fuller the colour of its cell. "
@@ -480,6 +466,17 @@ def adam(rate: float) -> Update:
         return moved
 
     return update
+
+
+def _best_way(
+    way: Callable[[float], Update], loss: Loss, start: Sequence[float], steps: int, rates: Sequence[float]
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Follow a way down a loss at all rates; return the best rate, with its path and losses."""
+    with np.errstate(all="ignore"):  # at a rate that is too high a path may run away
+        followed = {rate: follow(loss, start, way(rate), steps) for rate in rates}
+    means = {rate: losses.mean() for rate, (_, losses) in followed.items()}
+    best = min(rates, key=lambda rate: np.nan_to_num(means[rate], nan=np.inf))
+    return best, *followed[best]
 
 
 def _contours(loss: Loss, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
@@ -623,13 +620,37 @@ def _heat_map(maps: np.ndarray, name: str) -> list[Shape]:
     return shapes
 
 
+def _plot_of_gains(steps: np.ndarray, gains: np.ndarray) -> list[Shape]:
+    """Plot a gain over steps, and where it would be 0."""
+    last = float(max(steps[-1], 2))
+    room = PLOT_ROOM * max(float(np.ptp(gains)), 0.01)
+    low, high = min(0.0, gains.min()), max(0.0, gains.max())
+    panel = Panel(*GAINS, (1.0, last), (low - room, high + room))
+    shapes = panel.axes("", "gain over the best constant guess (nats)")
+    shapes.append(panel.line([(1, 0), (last, 0)], stroke="currentColor", stroke_dasharray="2 3"))
+    return shapes + _progress(panel, np.stack([steps, gains], 1), BLUE)
+
+
+def _plot_of_weights(steps: np.ndarray, beside: Mapping[str, np.ndarray], even: float) -> list[Shape]:
+    """Plot the mean weights on both neighbours over steps, and where even ones would be."""
+    last = float(max(steps[-1], 2))
+    highest = max(float(means.max()) for means in beside.values())
+    panel = Panel(*WEIGHTS, (1.0, last), (0.0, (1 + 2 * PLOT_ROOM) * highest))
+    shapes = panel.axes("step", "mean weight on the neighbour:")
+    shapes.append(panel.line([(1, even), (last, even)], stroke="currentColor", stroke_dasharray="2 3"))
+    for (side, means), colour in zip(beside.items(), (BLUE, ORANGE), strict=True):
+        shapes += _progress(panel, np.stack([steps, means], 1), colour)
+        shapes.append(_text(SIDE_NAMES[side], WEIGHTS.top - ABOVE_PLOT, side, "end", colour))
+    return shapes
+
+
 def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
     """Draw a line (frames,2) as far as it has come, and a dot where it is."""
     line = panel.line(points, stroke=colour, stroke_width=STROKE)
     line.attributes["count"] = list(range(1, len(points) + 1))
     xs, ys = panel.positions(points).T
-    dot = {"cx": xs.tolist(), "cy": ys.tolist(), "r": DOT, "fill": colour}
-    return [line, Shape("circle", dot)]
+    places = {"cx": xs.tolist(), "cy": ys.tolist()}
+    return [line, Shape("circle", {**places, "r": DOT, "fill": colour})]
 
 
 def _text(

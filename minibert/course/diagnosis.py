@@ -478,15 +478,19 @@ def _conditions(questions: list[Arrays]) -> Iterator[tuple[str, list[bool]]]:
     for name, values in arguments.items():
         if all(isinstance(value, str | bool) for value in values):
             for choice in sorted(set(values)):
-                yield f"{name} is {choice!r}", [value == choice for value in values]
+                holds = [value == choice for value in values]
+                yield f"{name} is {choice!r}", holds
         if all(isinstance(value, np.ndarray) and value.ndim == 1 for value in values):
-            yield f"{name} has equal entries", [len(np.unique(value)) < len(value) for value in values]
+            holds = [len(np.unique(value)) < len(value) for value in values]
+            yield f"{name} has equal entries", holds
     numbers = {name: values for name, values in arguments.items() if all(map(_is_number, values))}
     for one, other in combinations(numbers, 2):
-        for words, holds in _COMPARISONS.items():
-            yield f"{one} {words} {other}", list(map(holds, numbers[one], numbers[other]))
+        for words, compare in _COMPARISONS.items():
+            holds = list(map(compare, numbers[one], numbers[other]))
+            yield f"{one} {words} {other}", holds
     for name, values in numbers.items():
-        yield f"{name} is 0", [value == 0 for value in values]
+        holds = [value == 0 for value in values]
+        yield f"{name} is 0", holds
 
 
 # An example ---------------------------------------------------------------------------------------

@@ -608,7 +608,8 @@ def _arguments_like(parts: list[Part]) -> Iterator[tuple[str, list[Any]]]:
     """List the arguments that have the shape of the right answer: name, and array in each question."""
     for name in _common(parts):
         arrays = [part.arguments[name] for part in parts]
-        if all(np.shape(array) == part.expected.shape for part, array in zip(parts, arrays, strict=True)):
+        pairs = zip(parts, arrays, strict=True)
+        if all(np.shape(array) == part.expected.shape for part, array in pairs):
             yield name, arrays
 
 

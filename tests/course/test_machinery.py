@@ -15,6 +15,7 @@ from course import execute, execute_definitions, notebooks
 from numba.core.compiler_lock import global_compiler_lock
 from training_cases import loss_and_gradients, model_and_batch
 
+import minibert.course.comparing as comparing
 import minibert.course.exercises as book
 import minibert.course.judging as judging
 import minibert.course.lesson as lessons
@@ -502,7 +503,7 @@ def test_a_gradient_of_one_of_several_arguments_is_asked_for():
         return dn * rstd + 2 * d_variance * c / len(c)
 
     error, about = routes.ROUTES["d_centred"].judge(d_centred, {}, 0)
-    assert error < judging.BOUND and about == "5 fresh questions, by the complex step"
+    assert error < comparing.BOUND and about == "5 fresh questions, by the complex step"
 
 
 def test_a_figure_is_shown_with_its_words_and_closed(monkeypatch):
