@@ -1,7 +1,9 @@
 """Say where a wrong answer is off, by which law (`laws`), and under which condition it is right.
 
 An answer has parts, such as the gradients of a backward. `diagnose` compares them with the right ones in many
-questions, and writes sentences that hold for all of these, unless they say for which ones.
+questions, and writes sentences that hold for all of these, unless they say for which ones. It asks three
+things: what is wrong with each part, under which condition, and which question shows it best. To find a
+condition it asks all questions again with a change (`Probe`), which a judge makes with `probes_of`.
 """
 
 import dataclasses
@@ -45,10 +47,11 @@ _TOGETHER = ("some rows", "large eps", "far apart", "one row", "no rows")  # wor
 _BOOL, _NUMBER, _ARRAY, _TABLE = _KINDS = ("bool", "number", "array", "table")
 _VALUES = {_BOOL: (False, True), _NUMBER: (1.0, 0.0), _ARRAY: (1.0, 0.0), _TABLE: (1.0, 0.0)}
 Sentence = str
+Change = Callable[[Arrays], Arrays]  # takes the arguments of a question, returns other ones
 Write = Callable[[float], str]
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """A question, with the answer that was given and the right one, each by the names of its parts."""
 
     found: dict[str, Any]
@@ -67,17 +70,17 @@ class Probe(NamedTuple):
     """A change of all questions that may make a wrong answer right."""
 
     phrase: str  # completes "It is right …"
-    ask: Callable[..., list[Asked]]
+    ask: Callable[..., list[Question]]
     tells_much: bool = True  # False: it sets a whole table, which leaves little to get wrong
     as_if: bool = False  # True: the phrase completes "It answers as if …", for the questions as they were
 
 
-def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sentence:
+def diagnose(questions: list[Question], probes: list[Probe], label: str = "{}") -> Sentence:
     """Say where answers are off, and by which law.
 
     Parameters
     ----------
-    asked : list of Asked
+    questions : list of Question
         Enough questions that no law holds by chance.
     probes : list of Probe
         Changes of the questions, tried in order where no law of a whole part holds.
@@ -90,54 +93,56 @@ def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sent
         Sentences, each of which holds for every question unless it says for which ones, or for how many;
         "" if no answer is wrong.
     """
-    asked = [question for question in asked if any(map(_is_something, question.expected.values()))]
-    names = list(asked[0].expected) if asked else []
-    wrong = [name for name in names if _wrong_ones(asked, name)]
-    has_other_parts = any(set(question.found) != set(names) for question in asked)
+    questions = [question for question in questions if any(map(_has_entries, question.expected.values()))]
+    names = list(questions[0].expected) if questions else []
+    wrong = [name for name in names if _wrong_questions(questions, name)]
+    has_other_parts = any(set(question.found) != set(names) for question in questions)
     if not wrong or has_other_parts:
         return ""
     # What says most: a law of a whole part.
-    phrases = _whole_phrases(asked, wrong)
+    phrases = _whole_phrases(questions, wrong)
     explained = {name for name, phrase in phrases if not phrase.startswith(NOT_FINITE)}
     unexplained = [name for name in wrong if name not in explained]
     # Next: under which condition the answer is wrong, and where in the part.
-    condition = _by_variant(asked, wrong)
+    condition = _by_variant(questions, wrong)
     if not condition:
-        phrases = [(name, phrase + _how_often(asked, name, phrase)) for name, phrase in phrases]
+        phrases = [(name, phrase + _how_often(questions, name, phrase)) for name, phrase in phrases]
     settings = [probe for probe in probes if not probe.as_if]
     if unexplained and not condition:
         mistakes = [probe for probe in probes if probe.as_if]
         telling = [probe for probe in settings if probe.tells_much]
-        condition = _constant(asked, wrong) or _as_if(mistakes, asked, wrong) or _by_probe(telling, wrong)
-    phrases += _where_phrases(asked, unexplained)
+        condition = (
+            _same_answer(questions, wrong) or _as_if(mistakes, questions, wrong) or _by_probe(telling, wrong)
+        )
+    phrases += _where_phrases(questions, unexplained)
     if unexplained and not (condition or phrases):
         others = [probe for probe in settings if not probe.tells_much]
-        condition = _by_question(asked, wrong) or _by_probe(others, wrong)
+        condition = _by_question(questions, wrong) or _by_probe(others, wrong)
     # What says least: that a part is wrong, or right.
     described = {name for name, _ in phrases}
     undescribed = [name for name in unexplained if name not in described]
     sentences = _sentences_of(phrases, label)
-    share = _share(asked, undescribed)
+    share = _share(questions, undescribed)
     if undescribed and (len(names) > 1 or (share and not (sentences or condition))):
         sentences.append(_sentence(undescribed, f"is wrong{share}", label))
     right = [name for name in names if name not in wrong]
     if right:
         sentences.append(_sentence(right, "is right", label))
-    example = _smallest(asked, names) or _difference(asked, wrong)
+    example = _shortest_example(questions, names) or _first_difference(questions, wrong)
     return " ".join(filter(None, [*sentences, condition, example]))
 
 
-def _wrong_ones(asked: list[Asked], name: str) -> list[Asked]:
+def _wrong_questions(questions: list[Question], name: str) -> list[Question]:
     """List the questions in which a part is wrong."""
-    return [question for question in asked if not question.is_right(name)]
+    return [question for question in questions if not question.is_right(name)]
 
 
-def _failures(asked: list[Asked], names: list[str]) -> list[bool]:
+def _failures(questions: list[Question], names: list[str]) -> list[bool]:
     """Tell for each question whether one of some parts is wrong."""
-    return [not question.is_right(*names) for question in asked]
+    return [not question.is_right(*names) for question in questions]
 
 
-def _is_something(value: Any) -> bool:
+def _has_entries(value: Any) -> bool:
     """Tell whether a right answer has entries: an array without any can't be wrong."""
     return not isinstance(value, np.ndarray) or bool(value.size)
 
@@ -168,48 +173,48 @@ def _alike(found: Any, expected: Any, floor: float = 0.0) -> bool:
 # What is wrong with a part ------------------------------------------------------------------------
 
 
-def _whole_phrases(asked: list[Asked], names: list[str]) -> list[tuple[str, str]]:
+def _whole_phrases(questions: list[Question], names: list[str]) -> list[tuple[str, str]]:
     """Return the parts that a law of a whole part describes, each with the law's phrase."""
-    exchanged = _exchanged(asked, names)
+    exchanged = _exchanged(questions, names)
     phrases = []
     for name in names:
-        phrase = exchanged.get(name) or _first(WHOLE, _parts(asked, name))
+        phrase = exchanged.get(name) or _first_phrase(WHOLE, _parts(questions, name))
         phrases.append((name, phrase))
     return [(name, phrase) for name, phrase in phrases if phrase]
 
 
-def _where_phrases(asked: list[Asked], names: list[str]) -> list[tuple[str, str]]:
+def _where_phrases(questions: list[Question], names: list[str]) -> list[tuple[str, str]]:
     """Return the parts of which it is known where they are wrong, each with a phrase that says where."""
     phrases = []
     for name in names:
-        by_law = _first(WHERE, _parts(asked, name))
-        phrase = by_law or _truths(asked, name) or _items(asked, name)
+        by_law = _first_phrase(WHERE, _parts(questions, name))
+        phrase = by_law or _wrong_truths(questions, name) or _wrong_items(questions, name)
         phrases.append((name, phrase))
     return [(name, phrase) for name, phrase in phrases if phrase]
 
 
-def _how_often(asked: list[Asked], name: str, phrase: str) -> str:
+def _how_often(questions: list[Question], name: str, phrase: str) -> str:
     """Say in how many questions a part is wrong, if it is right in others where it is not zero anyway."""
-    right = [question for question in asked if question.is_right(name)]
+    right = [question for question in questions if question.is_right(name)]
     values = [np.asarray(question.expected[name], object) for question in right]
     if phrase.startswith(NOT_FINITE) or not any(np.any(value != 0) for value in values):
         return ""
-    return f" in {len(asked) - len(right)} of {len(asked)} questions, and right in the others"
+    return f" in {len(questions) - len(right)} of {len(questions)} questions, and right in the others"
 
 
-def _exchanged(asked: list[Asked], wrong: list[str]) -> dict[str, str]:
+def _exchanged(questions: list[Question], wrong: list[str]) -> dict[str, str]:
     """Return a phrase for each part that has the right numbers of another."""
     phrases = {}
     for name in wrong:
-        for other in asked[0].expected:
+        for other in questions[0].expected:
             if other == name:
                 continue
-            if all(_alike(question.found[name], question.expected[other]) for question in asked):
+            if all(_alike(question.found[name], question.expected[other]) for question in questions):
                 phrases[name] = f"is what {other} should be"
     return phrases
 
 
-def _first(laws: tuple[Law, ...], parts: list[Part]) -> str:
+def _first_phrase(laws: tuple[Law, ...], parts: list[Part]) -> str:
     """Return the phrase of the first law that holds."""
     if not parts or not any(part.expected.size for part in parts):
         return ""
@@ -222,10 +227,10 @@ def _first(laws: tuple[Law, ...], parts: list[Part]) -> str:
     return ""
 
 
-def _parts(asked: list[Asked], name: str) -> list[Part]:
+def _parts(questions: list[Question], name: str) -> list[Part]:
     """Return a part in each question in which it is wrong; nothing if it can't be compared as numbers."""
     parts = []
-    for question in _wrong_ones(asked, name):
+    for question in _wrong_questions(questions, name):
         pair = question.found[name], question.expected[name]
         if any(isinstance(value, list | tuple) for value in pair):
             return []
@@ -270,10 +275,10 @@ def _fields_of(value: Any) -> list[str]:
     return list(getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None) or ())
 
 
-def _truths(asked: list[Asked], name: str) -> str:
+def _wrong_truths(questions: list[Question], name: str) -> str:
     """Say which way an array of truth values is wrong."""
     pairs = []
-    for question in _wrong_ones(asked, name):
+    for question in _wrong_questions(questions, name):
         if isinstance(question.expected[name], np.ndarray):
             pairs.append((np.asarray(question.found[name]), question.expected[name]))
     if not pairs or any(found.dtype != bool or found.shape != right.shape for found, right in pairs):
@@ -291,9 +296,11 @@ def _truths(asked: list[Asked], name: str) -> str:
     return ""
 
 
-def _items(asked: list[Asked], name: str) -> str:
+def _wrong_items(questions: list[Question], name: str) -> str:
     """Say what is missing from a list, a text or a dictionary of counts, or what it has in addition."""
-    pairs = [(question.found[name], question.expected[name]) for question in _wrong_ones(asked, name)]
+    pairs = [
+        (question.found[name], question.expected[name]) for question in _wrong_questions(questions, name)
+    ]
     values = [value for pair in pairs for value in pair]
     if all(map(_are_counts, values)):
         return _missing_counts(pairs)
@@ -330,14 +337,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def _share(asked: list[Asked], names: list[str]) -> str:
+def _share(questions: list[Question], names: list[str]) -> str:
     """Say in how many entries of all questions some parts are wrong; "" if the entries can't be compared."""
-    parts = [part for name in names for part in _parts(asked, name)]
+    parts = [part for name in names for part in _parts(questions, name)]
     if not parts or any(part.found.shape != part.expected.shape for part in parts):
         return ""
     masks = [wrong_entries(part) | ~is_clear(part) for part in parts]
     wrong = sum(int(mask.sum()) for mask in masks)
-    sizes = [np.size(question.expected[name]) for name in names for question in asked]
+    sizes = [np.size(question.expected[name]) for name in names for question in questions]
     if max(sizes) == 1:
         return "" if wrong == len(sizes) else f" in {wrong} of {len(sizes)} questions"
     if wrong == sum(sizes):
@@ -352,19 +359,19 @@ def _share(asked: list[Asked], names: list[str]) -> str:
 # Under which condition an answer is wrong ---------------------------------------------------------
 
 
-def _by_variant(asked: list[Asked], wrong: list[str]) -> Sentence:
+def _by_variant(questions: list[Question], wrong: list[str]) -> Sentence:
     """Say whether the variant of a question decides if the answer is wrong."""
-    failed = _failures(asked, wrong)
-    words = sorted({word for question in asked for word in _words(question.variant)})
+    failed = _failures(questions, wrong)
+    words = sorted({word for question in questions for word in _words(question.variant)})
     for word in words:
-        has_word = [word in _words(question.variant) for question in asked]
+        has_word = [word in _words(question.variant) for question in questions]
         if failed == has_word and not all(has_word):
             return f"It is right without “{word}”, and wrong with it."
         if failed == [not has for has in has_word] and any(has_word):
             return f"It is right with “{word}” only."
     if not words or all(failed):
         return ""
-    variants = [question.variant or "plain" for question in asked]
+    variants = [question.variant or "plain" for question in questions]
     failing = {variant for variant, is_wrong in zip(variants, failed, strict=True) if is_wrong}
     passing = sorted(set(variants) - failing)
     return f"It is right in these cases only: {', '.join(passing)}." if passing else ""
@@ -378,9 +385,9 @@ def _words(variant: str) -> set[str]:
     return together | set(variant.split())
 
 
-def _constant(asked: list[Asked], wrong: list[str]) -> Sentence:
+def _same_answer(questions: list[Question], wrong: list[str]) -> Sentence:
     """Say whether every question has the same answer, although the right ones differ."""
-    first, *others = asked
+    first, *others = questions
     if len(others) < FEWEST:
         return ""
     for name in wrong:
@@ -392,16 +399,16 @@ def _constant(asked: list[Asked], wrong: list[str]) -> Sentence:
     return f"It gives the same answer, {text}, to every question." if len(text) <= SHORT else ""
 
 
-def _as_if(probes: list[Probe], asked: list[Asked], wrong: list[str]) -> Sentence:
+def _as_if(probes: list[Probe], questions: list[Question], wrong: list[str]) -> Sentence:
     """Name the first change of the questions that makes right what was answered."""
-    failed = [index for index, has_failed in enumerate(_failures(asked, wrong)) if has_failed]
+    failed = [index for index, has_failed in enumerate(_failures(questions, wrong)) if has_failed]
     if len(failed) < FEWEST:
         return ""
     for probe in probes:
-        changed = _asked_by(probe)
-        if len(changed) != len(asked):
+        changed = _questions_of(probe)
+        if len(changed) != len(questions):
             continue
-        answered = [changed[index]._replace(found=asked[index].found) for index in failed]
+        answered = [changed[index]._replace(found=questions[index].found) for index in failed]
         if not _have_same_parts(answered):
             continue
         pairs = [(question.found[name], question.expected[name]) for question in answered for name in wrong]
@@ -413,15 +420,15 @@ def _as_if(probes: list[Probe], asked: list[Asked], wrong: list[str]) -> Sentenc
 def _by_probe(probes: list[Probe], wrong: list[str]) -> Sentence:
     """Name the first probe that makes all wrong parts right."""
     for probe in probes:
-        asked = _asked_by(probe)
-        if not asked or not _have_same_parts(asked):
+        questions = _questions_of(probe)
+        if not questions or not _have_same_parts(questions):
             continue
-        if not any(_failures(asked, wrong)) and _tells(asked, wrong):
+        if not any(_failures(questions, wrong)) and _tells(questions, wrong):
             return f"It is right {probe.phrase}."
     return ""
 
 
-def _asked_by(probe: Probe) -> list[Asked]:
+def _questions_of(probe: Probe) -> list[Question]:
     """Ask the questions of a probe; none where the functions do not take such arguments."""
     try:
         return probe.ask()
@@ -429,17 +436,17 @@ def _asked_by(probe: Probe) -> list[Asked]:
         return []
 
 
-def _have_same_parts(asked: list[Asked]) -> bool:
+def _have_same_parts(questions: list[Question]) -> bool:
     """Tell whether every answer has the parts that it should have, and no other ones."""
-    return all(set(question.found) == set(question.expected) for question in asked)
+    return all(set(question.found) == set(question.expected) for question in questions)
 
 
-def _tells(asked: list[Asked], wrong: list[str]) -> bool:
+def _tells(questions: list[Question], wrong: list[str]) -> bool:
     """Tell whether right answers vary: nothing is learnt from a probe after which all have to be zero."""
     for name in wrong:
-        if all(_follows(question, name) for question in asked):
+        if all(_follows(question, name) for question in questions):
             return False
-        values = [np.asarray(question.expected[name]) for question in asked]
+        values = [np.asarray(question.expected[name]) for question in questions]
         values = [value for value in values if value.size]
         if all(value.dtype.kind in "fciub" for value in values):
             numbers = flat(values) if values else np.zeros(1)
@@ -448,7 +455,7 @@ def _tells(asked: list[Asked], wrong: list[str]) -> bool:
     return True
 
 
-def _follows(question: Asked, name: str) -> bool:
+def _follows(question: Question, name: str) -> bool:
     """Tell whether the right answer is only a multiple of an argument, as where an update changes nothing."""
     right = question.expected[name]
     if not isinstance(right, np.ndarray):
@@ -460,21 +467,23 @@ def _follows(question: Asked, name: str) -> bool:
     return False
 
 
-def _by_question(asked: list[Asked], wrong: list[str]) -> Sentence:
+def _by_question(questions: list[Question], wrong: list[str]) -> Sentence:
     """Say whether two values of a question, or one of its words, decide if it goes wrong."""
-    failed = _failures(asked, wrong)
+    failed = _failures(questions, wrong)
     if min(sum(failed), len(failed) - sum(failed)) < FEWEST:
         return ""
-    for words, holds in _conditions([question.arguments for question in asked]):
+    for words, holds in _conditions(questions):
         if holds == failed:
             return f"It is wrong where {words}, and right elsewhere."
     return ""
 
 
-def _conditions(questions: list[Arrays]) -> Iterator[tuple[str, list[bool]]]:
-    """List conditions on the arguments of a question, each with the questions in which it holds."""
-    names = [name for name in questions[0] if all(name in question for question in questions)]
-    arguments = {name: [question[name] for question in questions] for name in names}
+def _conditions(questions: list[Question]) -> Iterator[tuple[str, list[bool]]]:
+    """List conditions on the arguments of a question, and tell in which questions each holds."""
+    arguments = {}
+    for name in questions[0].arguments:
+        if all(name in question.arguments for question in questions):
+            arguments[name] = [question.arguments[name] for question in questions]
     for name, values in arguments.items():
         if all(isinstance(value, str | bool) for value in values):
             for choice in sorted(set(values)):
@@ -496,19 +505,19 @@ def _conditions(questions: list[Arrays]) -> Iterator[tuple[str, list[bool]]]:
 # An example ---------------------------------------------------------------------------------------
 
 
-def _smallest(asked: list[Asked], names: list[str]) -> Sentence:
+def _shortest_example(questions: list[Question], names: list[str]) -> Sentence:
     """Show the shortest wrong answer, if it can be printed whole.
 
     Where all arguments are arrays their numbers are random, and tell a reader nothing.
     """
     sentences = []
-    for question in asked:
+    for question in questions:
         arguments = question.arguments
         are_random = all(isinstance(value, np.ndarray) and value.ndim for value in arguments.values())
         if are_random or question.is_right(*names):
             continue
         inputs = ", ".join(f"{name}={_written(value)}" for name, value in arguments.items())
-        found, expected = _told_apart(question)
+        found, expected = _written_apart(question)
         is_readable = "\n" not in inputs and not _OBJECT.search(inputs)
         is_short = max(map(len, (inputs, found, expected))) <= SHORT
         if is_readable and is_short and found != expected:
@@ -516,7 +525,7 @@ def _smallest(asked: list[Asked], names: list[str]) -> Sentence:
     return min(sentences, key=len, default="")
 
 
-def _told_apart(question: Asked) -> tuple[str, str]:
+def _written_apart(question: Question) -> tuple[str, str]:
     """Write an answer and the right one: with six digits, or with all if six do not tell them apart."""
     found, expected = _printed(question.found), _printed(question.expected)
     if found == expected:
@@ -524,10 +533,10 @@ def _told_apart(question: Asked) -> tuple[str, str]:
     return found, expected
 
 
-def _difference(asked: list[Asked], wrong: list[str]) -> Sentence:
+def _first_difference(questions: list[Question], wrong: list[str]) -> Sentence:
     """Show the first wrong entry of a list or a text."""
     for name in wrong:
-        for question in asked:
+        for question in questions:
             found, expected = question.found[name], question.expected[name]
             if isinstance(expected, list | tuple | str) and not _alike(found, expected):
                 text = _first_wrong(found, expected, name.removeprefix("the "))
@@ -657,7 +666,7 @@ def names_in(docstring: str | None) -> list[str]:
 
 
 def probes_of(
-    function: Any, arguments: dict[str, Any], ask: Callable[[Callable[[Arrays], Arrays]], list[Asked]]
+    function: Any, arguments: dict[str, Any], ask: Callable[[Change], list[Question]]
 ) -> Iterator[Probe]:
     """List changes of the arguments, in all questions, that may explain a wrong answer.
 
@@ -668,7 +677,7 @@ def probes_of(
     Parameters
     ----------
     function : function
-        The function that is asked. Its parameters with a default of None can be set to None.
+        The function that answers. Its parameters with a default of None can be set to None.
     arguments : dict
         Arguments of one question by name.
     ask : function
@@ -687,8 +696,8 @@ def probes_of(
     for path, kind in settable:
         name = ".".join(path)
         changed = {value: cache(partial(ask, _setting(path, value))) for value in _VALUES[kind]}
-        for value, asked in changed.items():
-            yield Probe(f"where {name} is {_worded(value, kind)}", asked, tells_much=kind != _TABLE)
+        for value, questions in changed.items():
+            yield Probe(f"where {name} is {_worded(value, kind)}", questions, tells_much=kind != _TABLE)
         for value in sorted(changed):
             yield Probe(f"{name} were {_worded(value, kind)}", changed[value], as_if=True)
     for name in optional & set(arguments):
@@ -732,18 +741,18 @@ def _settable(arguments: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]
                 yield path, _ARRAY
 
 
-def _setting(path: tuple[str, ...], value: Any) -> Callable[[Arrays], Arrays]:
+def _setting(path: tuple[str, ...], value: Any) -> Change:
     """Make a change of arguments that sets one of them, or a field or a key of one."""
 
     def change(arguments: Arrays) -> Arrays:
         name, *rest = path
         argument = arguments[name]
         if not rest:
-            return arguments | {name: _like(argument, value)}
+            return arguments | {name: _filled_like(argument, value)}
         (field,) = rest
         if isinstance(argument, dict):
-            return arguments | {name: argument | {field: _like(argument[field], value)}}
-        new = {field: _like(getattr(argument, field), value)}
+            return arguments | {name: argument | {field: _filled_like(argument[field], value)}}
+        new = {field: _filled_like(getattr(argument, field), value)}
         if hasattr(argument, "_replace"):
             return arguments | {name: argument._replace(**new)}
         return arguments | {name: dataclasses.replace(argument, **new)}
@@ -751,7 +760,7 @@ def _setting(path: tuple[str, ...], value: Any) -> Callable[[Arrays], Arrays]:
     return change
 
 
-def _like(old: Any, value: Any) -> Any:
+def _filled_like(old: Any, value: Any) -> Any:
     """Return a value in the form of the old one: everywhere in an array, where it is one."""
     if isinstance(old, np.ndarray) and value is not None:
         return np.full_like(old, value)
@@ -760,12 +769,12 @@ def _like(old: Any, value: Any) -> Any:
     return value
 
 
-def _both(one: Callable[[Arrays], Arrays], other: Callable[[Arrays], Arrays]) -> Callable[[Arrays], Arrays]:
+def _both(one: Change, other: Change) -> Change:
     """Make a change of arguments of two changes."""
     return lambda arguments: other(one(arguments))
 
 
-def _mistaken(arguments: Arrays) -> Iterator[tuple[str, Callable[[Arrays], Arrays]]]:
+def _mistaken(arguments: Arrays) -> Iterator[tuple[str, Change]]:
     """List ways to mistake the arguments for others, each with words that complete "as if"."""
     for name, value in arguments.items():
         if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -780,7 +789,7 @@ def _mistaken(arguments: Arrays) -> Iterator[tuple[str, Callable[[Arrays], Array
             yield f"{one} and {other} were exchanged", _exchanging(one, other)
 
 
-def _mistaken_array(name: str, value: Any) -> Iterator[tuple[str, Callable[[Arrays], Arrays]]]:
+def _mistaken_array(name: str, value: Any) -> Iterator[tuple[str, Change]]:
     """List ways to mistake an array for another."""
     if value.dtype.kind in "fc":
         for where, index in {"first": 0, "last": -1}.items():
@@ -804,12 +813,12 @@ def _without(array: Any, axis: int, index: int) -> Any:
     return result
 
 
-def _changing(name: str, change: Callable[[Any], Any]) -> Callable[[Arrays], Arrays]:
+def _changing(name: str, change: Callable[[Any], Any]) -> Change:
     """Make a change of arguments of a change of one of them."""
     return lambda arguments: arguments | {name: change(arguments[name])}
 
 
-def _exchanging(one: str, other: str) -> Callable[[Arrays], Arrays]:
+def _exchanging(one: str, other: str) -> Change:
     """Make a change of arguments that exchanges two of them."""
     return lambda arguments: arguments | {one: arguments[other], other: arguments[one]}
 

@@ -217,7 +217,7 @@ def _check(exercise: Exercise, names: dict[str, Any], lesson: "_Grading") -> Non
         try:
             _run(exercise.check, names, exercise.number)
         except Exception as error:  # the check itself fails on what the answer returned
-            lesson.astray = f"it can't be judged: {type(error).__name__}: {error}."
+            lesson.failure_of_check = f"it can't be judged: {type(error).__name__}: {error}."
 
 
 def _shortened(text: str) -> str:
@@ -246,7 +246,7 @@ class _Grading(Lesson):
     def __init__(self, number: str, exercise: Exercise, seed: int, passed: dict[str, FunctionType]) -> None:
         self._set_up(number, [exercise])
         self.confined: dict[str, Confined] = {}  # answers that are judged, by the names of their functions
-        self.astray = ""  # why the check itself has failed; "" if it has not
+        self.failure_of_check = ""  # why the check itself has failed; "" if it has not
         self._seed = seed
         self._passed = passed
 
@@ -275,8 +275,8 @@ class _Grading(Lesson):
         failed = [verdict.text for verdict in verdicts if verdict.state != "passed"]
         if failed:
             return Result("wrong", failed[0])
-        if self.astray or not verdicts:
-            return Result("crashed", self.astray or "the check does not reach it.")
+        if self.failure_of_check or not verdicts:
+            return Result("crashed", self.failure_of_check or "the check does not reach it.")
         return Result("right", "")
 
     def _save(self) -> bool:

@@ -40,7 +40,7 @@ from minibert.course.comparing import (
     require_within,
     short,
 )
-from minibert.course.diagnosis import Asked, Probe, names_in, parts_of, probes_of
+from minibert.course.diagnosis import Change, Probe, Question, names_in, parts_of, probes_of
 from minibert.course.running import Plain, Rejected, barred, call, require_parameters
 from minibert.model.ops import Ops
 
@@ -56,7 +56,6 @@ ENOUGH = 12  # questions about a plain function, all of which a law of `diagnosi
 # Classes of readers' engines. Their name alone does not tell: a cheat may call a class of its own Mine.
 _ENGINES: WeakSet[type] = WeakSet()
 Methods = dict[str, Any]
-Change = Callable[[dict[str, Any]], dict[str, Any]]  # takes the arguments of a question, returns other ones
 
 
 class Judge(Protocol):
@@ -106,14 +105,14 @@ class Judge(Protocol):
         """
         ...
 
-    def asked(
+    def questions(
         self,
         function: FunctionType,
         mine: Methods,
         seed: int,
         solution: FunctionType | None,
         change: Change | None = None,
-    ) -> list[Asked]:
+    ) -> list[Question]:
         """Ask enough questions to tell where the answers are off.
 
         Parameters
@@ -130,7 +129,7 @@ class Judge(Protocol):
 
         Returns
         -------
-        list of Asked
+        list of Question
             Answers with the right ones; empty where nothing says what is right.
         """
         ...
@@ -146,7 +145,7 @@ class Judge(Protocol):
         mine : dict of function
         seed : int
         solution : function
-            As for `asked`.
+            As for `questions`.
 
         Returns
         -------
@@ -237,14 +236,14 @@ class Route(NamedTuple):
             for _, answer in answers:
                 yield answer
 
-    def asked(
+    def questions(
         self,
         function: FunctionType,
         mine: Methods,
         seed: int,
         solution: FunctionType | None,
         change: Change | None = None,
-    ) -> list[Asked]:
+    ) -> list[Question]:
         """Ask at least `ENOUGH` questions; without `same_as`, the solution is right. See `Judge`."""
         name = function.__name__
         ask, ask_right = function, self.same_as or solution
@@ -261,9 +260,9 @@ class Route(NamedTuple):
                 return _forward_parts(*answer)
             return parts_of(answer, part_names)
 
-        asked: list[Asked] = []
-        while len(asked) < ENOUGH:
-            rng = np.random.default_rng(seed + len(asked))
+        questions: list[Question] = []
+        while len(questions) < ENOUGH:
+            rng = np.random.default_rng(seed + len(questions))
             for _ in range(min(self.times, ENOUGH)):
                 arguments = dict(zip(parameters, self.draw(rng), strict=False))
                 if change:
@@ -274,18 +273,18 @@ class Route(NamedTuple):
                 found = as_tuple_if_expected(found, expected)
                 if self.tolerance > BOUND and is_like(found, expected, self.tolerance):
                     found = expected
-                asked.append(Asked(parts(found), parts(expected), arguments))
-        return asked
+                questions.append(Question(parts(found), parts(expected), arguments))
+        return questions
 
     def probes(
         self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None
     ) -> list[Probe]:
         """List what `probes_of` finds among the arguments; see `Judge`."""
 
-        def ask(change: Change) -> list[Asked]:
-            return self.asked(function, mine, seed, solution, change)
+        def ask(change: Change) -> list[Question]:
+            return self.questions(function, mine, seed, solution, change)
 
-        arguments = self.asked(function, mine, seed, solution)[0].arguments
+        arguments = self.questions(function, mine, seed, solution)[0].arguments
         return list(probes_of(function, arguments, ask))
 
     def _answers(
@@ -383,7 +382,7 @@ class OnSheet:
             output = (result, _predictions(engine, case))
             yield (*output, saved) if is_like(result, expected) else output
 
-    def asked(
+    def questions(
         self,
         function: FunctionType,
         mine: Methods,
@@ -391,7 +390,7 @@ class OnSheet:
         solution: FunctionType | None = None,
         change: Change | None = None,
         lengths: tuple[int, ...] | None = None,
-    ) -> list[Asked]:
+    ) -> list[Question]:
         """Ask every case at two sets of shapes; see `Judge`. The reference, not `solution`, is right.
 
         Parameters
@@ -414,7 +413,7 @@ class OnSheet:
                 result, saved = _run_forward(engine, case, of_case)
                 return _forward_parts(result, saved) | _predictions(engine, case, of_case)
 
-        asked = []
+        questions = []
         for offset in range(2):
             rng = np.random.default_rng(seed + offset)
             for case in _cases(name, rng, lengths):
@@ -430,24 +429,24 @@ class OnSheet:
                     expected = {RESULT: expected[RESULT]}
                 totals = tuple(case.params) if is_backward else ()
                 saved = _saved_arrays(case, arguments) if is_backward else {}
-                asked.append(Asked(found, expected, arguments, case.variant, totals, saved))
-        return asked
+                questions.append(Question(found, expected, arguments, case.variant, totals, saved))
+        return questions
 
     def probes(
         self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None = None
     ) -> list[Probe]:
         """List special shapes, then what `probes_of` finds among the arguments; see `Judge`."""
 
-        def ask(change: Change) -> list[Asked]:
-            return self.asked(function, mine, seed, change=change)
+        def ask(change: Change) -> list[Question]:
+            return self.questions(function, mine, seed, change=change)
 
-        def shaped(*lengths: int) -> Callable[[], list[Asked]]:
-            return lambda: self.asked(function, mine, seed, lengths=lengths)
+        def shaped(*lengths: int) -> Callable[[], list[Question]]:
+            return lambda: self.questions(function, mine, seed, lengths=lengths)
 
         shapes = [Probe("for a single sequence", shaped(6)), Probe("for a single token", shaped(1))]
         if not _depends_on_borders(function.__name__):
             shapes = [Probe("for a single row", shaped(1))]
-        arguments = self.asked(function, mine, seed)[0].arguments
+        arguments = self.questions(function, mine, seed)[0].arguments
         return [*shapes, *probes_of(function, arguments, ask)]
 
 

@@ -346,10 +346,10 @@ class Lesson:
         try:
             with limits():
                 solution = solution_of(exercise, function)
-                asked = judge.asked(function, self.mine, seed, solution)
+                questions = judge.questions(function, self.mine, seed, solution)
                 probes = judge.probes(function, self.mine, seed, solution)
                 label = "the gradient of {}" if isinstance(judge, OnSheet) else "{}"
-                text = diagnose(asked, probes, label)
+                text = diagnose(questions, probes, label)
         except Exception:
             return ""
         return f" {text}" if text else ""
