@@ -33,7 +33,7 @@ from minibert.course.carried import (
     unpacked,
     with_length,
 )
-from minibert.course.running import Plain, Rejected, call
+from minibert.course.running import SOURCE, Plain, Rejected, call
 
 SECONDS = 10.0  # limit of processor time for all the questions of one exercise
 PATIENCE = 6.0  # limit of elapsed time, as a multiple of the processor time: a function may sleep
@@ -396,7 +396,7 @@ def defined_alone(answer: Answer) -> FunctionType:
     for node in ast.parse(text).body:
         defined = namespace.get(getattr(node, "name", ""))
         if isinstance(node, ast.FunctionDef) and isinstance(defined, FunctionType):
-            defined.__course_source__ = ast.get_source_segment(text, node)  # type: ignore[attr-defined]
+            setattr(defined, SOURCE, ast.get_source_segment(text, node))
     return function
 
 
