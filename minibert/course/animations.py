@@ -469,7 +469,11 @@ def adam(rate: float) -> Update:
 
 
 def _best_way(
-    way: Callable[[float], Update], loss: Loss, start: Sequence[float], steps: int, rates: Sequence[float]
+    way: Callable[[float], Update],
+    loss: Loss,
+    start: Sequence[float],
+    steps: int,
+    rates: Sequence[float],
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Follow a way down a loss at all rates; return the best rate, with its path and losses."""
     with np.errstate(all="ignore"):  # at a rate that is too high a path may run away
@@ -624,24 +628,35 @@ def _plot_of_gains(steps: np.ndarray, gains: np.ndarray) -> list[Shape]:
     """Plot a gain over steps, and where it would be 0."""
     last = float(max(steps[-1], 2))
     room = PLOT_ROOM * max(float(np.ptp(gains)), 0.01)
-    low, high = min(0.0, gains.min()), max(0.0, gains.max())
-    panel = Panel(*GAINS, (1.0, last), (low - room, high + room))
+    low = min(0.0, gains.min()) - room
+    high = max(0.0, gains.max()) + room
+    panel = Panel(*GAINS, (1.0, last), (low, high))
     shapes = panel.axes("", "gain over the best constant guess (nats)")
-    shapes.append(panel.line([(1, 0), (last, 0)], stroke="currentColor", stroke_dasharray="2 3"))
-    return shapes + _progress(panel, np.stack([steps, gains], 1), BLUE)
+    shapes.append(_level(panel, 0.0))
+    points = np.stack([steps, gains], 1)
+    return shapes + _progress(panel, points, BLUE)
 
 
 def _plot_of_weights(steps: np.ndarray, beside: Mapping[str, np.ndarray], even: float) -> list[Shape]:
     """Plot the mean weights on both neighbours over steps, and where even ones would be."""
     last = float(max(steps[-1], 2))
     highest = max(float(means.max()) for means in beside.values())
-    panel = Panel(*WEIGHTS, (1.0, last), (0.0, (1 + 2 * PLOT_ROOM) * highest))
+    top = (1 + 2 * PLOT_ROOM) * highest
+    panel = Panel(*WEIGHTS, (1.0, last), (0.0, top))
     shapes = panel.axes("step", "mean weight on the neighbour:")
-    shapes.append(panel.line([(1, even), (last, even)], stroke="currentColor", stroke_dasharray="2 3"))
+    shapes.append(_level(panel, even))
     for (side, means), colour in zip(beside.items(), (BLUE, ORANGE), strict=True):
-        shapes += _progress(panel, np.stack([steps, means], 1), colour)
-        shapes.append(_text(SIDE_NAMES[side], WEIGHTS.top - ABOVE_PLOT, side, "end", colour))
+        points = np.stack([steps, means], 1)
+        shapes += _progress(panel, points, colour)
+        baseline = WEIGHTS.top - ABOVE_PLOT
+        shapes.append(_text(SIDE_NAMES[side], baseline, side, "end", colour))
     return shapes
+
+
+def _level(panel: Panel, value: float) -> Shape:
+    """Draw a broken line at the height of a value, from one side to the other."""
+    points = [(x, value) for x in panel.xs]
+    return panel.line(points, stroke="currentColor", stroke_dasharray="2 3")
 
 
 def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
@@ -649,8 +664,9 @@ def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
     line = panel.line(points, stroke=colour, stroke_width=STROKE)
     line.attributes["count"] = list(range(1, len(points) + 1))
     xs, ys = panel.positions(points).T
-    places = {"cx": xs.tolist(), "cy": ys.tolist()}
-    return [line, Shape("circle", {**places, "r": DOT, "fill": colour})]
+    style = {"r": DOT, "fill": colour}
+    dot = Shape("circle", {"cx": xs.tolist(), "cy": ys.tolist(), **style})
+    return [line, dot]
 
 
 def _text(
