@@ -27,9 +27,8 @@ FAINT, STRONG = 0.2, 0.65  # opacities of a piece, and of the one that was joine
 SHADE = 0.7  # exponent that lets small weights of attention be seen
 ROWS = 5  # pairs in the table of joins
 GRID = 31  # points along each side of the loss for its contour lines
-LEVELS = np.geomspace(
-    0.002, 0.9, 10
-)  # of contour lines: shares of the way from the lowest point to the highest
+# Contour lines, as shares of the way from the lowest point to the highest.
+LEVELS = np.geomspace(0.002, 0.9, 10)
 SIDES = {"left": -1, "right": 1}
 RATES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 JOIN_SECONDS, STEP_SECONDS, MAP_SECONDS = 1.2, 0.15, 0.25  # for a frame of each animation
@@ -310,11 +309,7 @@ def descent(
     """
     best, paths, losses = {}, {}, {}
     for name, way in {"gradient descent": gradient_descent, "Adam": adam}.items():
-        with np.errstate(all="ignore"):  # at a rate that is too high a path may run away
-            followed = {rate: follow(loss, start, way(rate), steps) for rate in rates}
-        means = {rate: values.mean() for rate, (_, values) in followed.items()}
-        best[name] = min(rates, key=lambda rate: np.nan_to_num(means[rate], nan=np.inf))
-        paths[name], losses[name] = followed[best[name]]
+        best[name], paths[name], losses[name] = _best_way(way, loss, start, steps, rates)
     captions = []
     for step in range(steps + 1):
         at = ", ".join(f"{_number(values[step], 3)} by {name}" for name, values in losses.items())
@@ -373,21 +368,11 @@ def neighbour_head(maps: Sequence[tuple[int, np.ndarray]], gains: np.ndarray) ->
         captions.append(
             f"Step {step}: a gain of {_number(at_maps[frame], 2)} nats. Mean weight of a token: {sides}."
         )
-    last, n = float(max(steps[-1], 2)), cells.shape[-1]
+    n = cells.shape[-1]
     shapes = _heat_map(cells, f"Head {head + 1}")
-    room = PLOT_ROOM * max(float(np.ptp(at_maps)), 0.01)
-    panel = Panel(*GAINS, (1.0, last), (min(0.0, at_maps.min()) - room, max(0.0, at_maps.max()) + room))
-    shapes += panel.axes("", "gain over the best constant guess (nats)")
-    shapes.append(panel.line([(1, 0), (last, 0)], stroke="currentColor", stroke_dasharray="2 3"))
-    shapes += _progress(panel, np.stack([steps, at_maps], 1), BLUE)
-    highest = max(float(one.max()) for one in beside.values())
-    panel = Panel(*WEIGHTS, (1.0, last), (0.0, (1 + 2 * PLOT_ROOM) * highest))
-    shapes += panel.axes("step", "mean weight on the neighbour:")
-    shapes.append(panel.line([(1, 1 / n), (last, 1 / n)], stroke="currentColor", stroke_dasharray="2 3"))
-    for (side, weights), colour in zip(beside.items(), (BLUE, ORANGE), strict=True):
-        shapes += _progress(panel, np.stack([steps, weights], 1), colour)
-        shapes.append(_text(SIDE_NAMES[side], WEIGHTS.top - ABOVE_PLOT, side, "end", colour))
-    ends = "; ".join(f"{side} from {one[0]:.2f} to {one[-1]:.2f}" for side, one in beside.items())
+    shapes += _plot_of_gains(steps, at_maps)
+    shapes += _plot_of_weights(steps, beside, even=1 / n)
+    ends = "; ".join(f"{side} from {means[0]:.2f} to {means[-1]:.2f}" for side, means in beside.items())
     alt = (
         f"The mean attention map of head {head + 1} on windows of {n} tokens, {counted(len(steps), 'time')} "
         f"from step {steps[0]} to step {steps[-1]}; the larger a weight, the fuller the colour of its cell. "
@@ -483,6 +468,21 @@ def adam(rate: float) -> Update:
     return update
 
 
+def _best_way(
+    way: Callable[[float], Update],
+    loss: Loss,
+    start: Sequence[float],
+    steps: int,
+    rates: Sequence[float],
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Follow a way down a loss at all rates; return the best rate, with its path and losses."""
+    with np.errstate(all="ignore"):  # at a rate that is too high a path may run away
+        followed = {rate: follow(loss, start, way(rate), steps) for rate in rates}
+    means = {rate: losses.mean() for rate, (_, losses) in followed.items()}
+    best = min(rates, key=lambda rate: np.nan_to_num(means[rate], nan=np.inf))
+    return best, *followed[best]
+
+
 def _contours(loss: Loss, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
     """Return lines (n,2) of equal loss within a rectangle, closer to each other near its lowest point."""
     from matplotlib.figure import Figure
@@ -566,24 +566,24 @@ def _words(
 
 def _table(top: float, chosen: Sequence[Sequence[Candidate]]) -> list[Shape]:
     """Write for each join the pairs with the greatest gains, the chosen one first; before it, the first's."""
-    headings = {PAIR: "pair", N: "n", OF_LEFT: "c(left)", OF_RIGHT: "c(right)", GAIN: "gain (nats)"}
-    shapes = [_text(x, top, name, "start" if x == PAIR else "end") for x, name in headings.items()]
+    columns: dict[float, tuple[str, Callable[[Candidate], str]]] = {  # heading, and text of a row
+        PAIR: ("pair", lambda row: " ".join(row.pair)),
+        N: ("n", lambda row: str(row.n)),
+        OF_LEFT: ("c(left)", lambda row: str(row.left)),
+        OF_RIGHT: ("c(right)", lambda row: str(row.right)),
+        GAIN: ("gain (nats)", lambda row: _number(row.gain, 1)),
+    }
+    shapes = [_text(x, top, name, "start" if x == PAIR else "end") for x, (name, _) in columns.items()]
     frames = [chosen[0], *chosen]
     greatest = max(max(row.gain for row in rows) for rows in chosen)
     for place in range(ROWS):
         rows = [rows[place] if place < len(rows) else None for rows in frames]
         y = top + ROW * (place + 1)
         colour = {"fill": BLUE, "fill-opacity": FAINT if place else STRONG}
-        widths = [0.0 if row is None else max(0.0, (GAIN - BARS) * row.gain / greatest) for row in rows]
+        widths = [max(0.0, (GAIN - BARS) * row.gain / greatest) if row else 0.0 for row in rows]
         shapes.append(Shape("rect", {"x": BARS, "y": y - ASCENT, "height": BAR, "width": widths, **colour}))
-        cells: dict[float, list[str]] = {
-            PAIR: ["" if row is None else f"{row.pair[0]} {row.pair[1]}" for row in rows],
-            N: ["" if row is None else f"{row.n}" for row in rows],
-            OF_LEFT: ["" if row is None else f"{row.left}" for row in rows],
-            OF_RIGHT: ["" if row is None else f"{row.right}" for row in rows],
-            GAIN: ["" if row is None else _number(row.gain, 1) for row in rows],
-        }
-        for x, texts in cells.items():
+        for x, (_, write) in columns.items():
+            texts = [write(row) if row else "" for row in rows]
             if x == PAIR:
                 shapes.append(_text(x, y, texts, family=MONOSPACE))
             else:
@@ -618,9 +618,45 @@ def _heat_map(maps: np.ndarray, name: str) -> list[Shape]:
     for line, (weight, what) in enumerate(((darkest, "largest"), (1 / n, "even"))):
         y = KEY + KEY_LINE * line
         place = {"x": right, "y": y, "width": KEY_SQUARE, "height": KEY_SQUARE}
-        shapes.append(Shape("rect", {**place, "fill": BLUE, "fill-opacity": (weight / darkest) ** SHADE}))
+        strength = (weight / darkest) ** SHADE
+        shapes.append(Shape("rect", {**place, "fill": BLUE, "fill-opacity": strength}))
         shapes.append(_text(right + KEY_TEXT, y + ASCENT, f"{weight:.2f}, {what}"))
     return shapes
+
+
+def _plot_of_gains(steps: np.ndarray, gains: np.ndarray) -> list[Shape]:
+    """Plot a gain over steps, and where it would be 0."""
+    last = float(max(steps[-1], 2))
+    room = PLOT_ROOM * max(float(np.ptp(gains)), 0.01)
+    low = min(0.0, gains.min()) - room
+    high = max(0.0, gains.max()) + room
+    panel = Panel(*GAINS, (1.0, last), (low, high))
+    shapes = panel.axes("", "gain over the best constant guess (nats)")
+    shapes.append(_level(panel, 0.0))
+    points = np.stack([steps, gains], 1)
+    return shapes + _progress(panel, points, BLUE)
+
+
+def _plot_of_weights(steps: np.ndarray, beside: Mapping[str, np.ndarray], even: float) -> list[Shape]:
+    """Plot the mean weights on both neighbours over steps, and where even ones would be."""
+    last = float(max(steps[-1], 2))
+    highest = max(float(means.max()) for means in beside.values())
+    top = (1 + 2 * PLOT_ROOM) * highest
+    panel = Panel(*WEIGHTS, (1.0, last), (0.0, top))
+    shapes = panel.axes("step", "mean weight on the neighbour:")
+    shapes.append(_level(panel, even))
+    for (side, means), colour in zip(beside.items(), (BLUE, ORANGE), strict=True):
+        points = np.stack([steps, means], 1)
+        shapes += _progress(panel, points, colour)
+        baseline = WEIGHTS.top - ABOVE_PLOT
+        shapes.append(_text(SIDE_NAMES[side], baseline, side, "end", colour))
+    return shapes
+
+
+def _level(panel: Panel, value: float) -> Shape:
+    """Draw a broken line at the height of a value, from one side to the other."""
+    points = [(x, value) for x in panel.xs]
+    return panel.line(points, stroke="currentColor", stroke_dasharray="2 3")
 
 
 def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
@@ -628,13 +664,9 @@ def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
     line = panel.line(points, stroke=colour, stroke_width=STROKE)
     line.attributes["count"] = list(range(1, len(points) + 1))
     xs, ys = panel.positions(points).T
-    dot = {
-        "cx": xs.tolist(),
-        "cy": ys.tolist(),
-        "r": DOT,
-        "fill": colour,
-    }
-    return [line, Shape("circle", dot)]
+    style = {"r": DOT, "fill": colour}
+    dot = Shape("circle", {"cx": xs.tolist(), "cy": ys.tolist(), **style})
+    return [line, dot]
 
 
 def _text(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from minibert.base.errors import InputError
 from minibert.base.files import read_bytes
 from minibert.base.json_files import read_json
-from minibert.course.exercises import cells, exercises, notebook_folder, notebook_source
+from minibert.course.exercises import cells, exercises, notebook_source, notebook_sources
 from minibert.course.honesty import is_allowed_import, refused
 
 MINE = "mine.py"
@@ -73,18 +73,17 @@ def require_course(folder: Path) -> None:
         what = "is a file" if folder.exists() else "is not there"
         raise InputError(f"{folder} {what}; give folders of the course, as students hand them in.")
     visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    is_of_course = any(path.name == MINE or _chapter_of(path) for path in visible)
-    if visible and not is_of_course:
-        first = sorted(notebook_folder().glob("01_*.py"))[0].stem
+    if visible and not any(map(_is_of_course, visible)):
+        first = notebook_source("01").stem
         advice = "give folders of the course, as students hand them in"
         raise InputError(f"{folder} has no notebook of the course, such as {first}.ipynb; {advice}.")
 
 
-def _chapter_of(path: Path) -> str:
-    """Return the number of a notebook's chapter; "" if it is not a notebook of the course."""
-    number = path.name[:2]
-    is_ours = path.suffix == ".ipynb" and list(notebook_folder().glob(f"{number}_*.py"))
-    return number if is_ours and re.match(r"\d\d_", path.name) else ""
+def _is_of_course(path: Path) -> bool:
+    """Tell whether a file is `mine.py`, or has the name of a notebook of the course."""
+    number, underscore, _ = path.name.partition("_")
+    is_notebook = path.suffix == ".ipynb" and underscore and number in notebook_sources()
+    return path.name == MINE or bool(is_notebook)
 
 
 def read_notebook(folder: Path, number: str) -> Pages:
@@ -312,11 +311,11 @@ def _reason_against_import(imported: str, node: ast.stmt, statements: list[Found
     if not imported.startswith("minibert"):
         return f"it imports {imported}."
     bound = [name for name in _bound(node) if name in (imported.rpartition(".")[2], imported)]
-    others = [statement for statement in statements if statement.node is not node]
-    lines = [line.strip() for statement in others for line in statement.text.split("\n")]
-    using = [line for line in lines if any(re.search(rf"\b{re.escape(name)}\b", line) for name in bound)]
-    where = f": {using[0]}" if using else ""
-    return f"it uses minibert's own {imported}{where}."
+    texts = [statement.text for statement in statements if statement.node is not node]
+    for line in "\n".join(texts).split("\n"):
+        if any(re.search(rf"\b{re.escape(name)}\b", line) for name in bound):
+            return f"it uses minibert's own {imported}: {line.strip()}."
+    return f"it uses minibert's own {imported}."
 
 
 def reached_by(found: Found, bindings: dict[str, Found]) -> list[Found]:

@@ -11,7 +11,7 @@ import numpy as np
 from minibert.course.memory import Contents, Traced
 
 NUMBERS = "biufcSUmM"  # kinds of dtypes whose arrays are fully described by their bytes
-_LENGTH_BYTES = 8  # size of the number, little-endian, with which packed data begins: the length of the tree
+_LENGTH_BYTES = 8  # size of the length, little-endian, that `with_length` puts in front of a part
 
 # Packed data is the length of a tree, the tree as JSON, and the bytes of all arrays and `bytes` in the order
 # in which the tree names them. In the tree None, truth values, integers and texts stand for themselves; every
@@ -102,7 +102,36 @@ def packed(value: Any, given: list[Any]) -> bytes:
     """
     writer = _Writer(given)
     tree = json.dumps(writer.node(value)).encode()
-    return len(tree).to_bytes(_LENGTH_BYTES, "little") + tree + b"".join(writer.data)
+    return with_length(tree) + b"".join(writer.data)
+
+
+def with_length(part: bytes) -> bytes:
+    """Put the length of a part in front of it.
+
+    Parameters
+    ----------
+    part : bytes
+
+    Returns
+    -------
+    bytes
+    """
+    return len(part).to_bytes(_LENGTH_BYTES, "little") + part
+
+
+def first_part(data: bytes) -> tuple[bytes, bytes]:
+    """Split data after its first part, which `with_length` wrote.
+
+    Parameters
+    ----------
+    data : bytes
+
+    Returns
+    -------
+    part, rest : bytes
+    """
+    end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+    return data[_LENGTH_BYTES:end], data[end:]
 
 
 class _Writer:
@@ -184,9 +213,8 @@ def unpacked(data: bytes, given: list[Any], again: Any) -> Any:
         When `packed` does not write such data.
     """
     try:
-        end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-        tree = json.loads(data[_LENGTH_BYTES:end])
-        return _Reader(data, end, given, again).value(tree)
+        tree, rest = first_part(data)
+        return _Reader(rest, given, again).value(json.loads(tree))
     except (TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"what came back can't be read ({error})") from None
 
@@ -194,9 +222,9 @@ def unpacked(data: bytes, given: list[Any], again: Any) -> Any:
 class _Reader:
     """Turn a tree, and the bytes that follow it, into a value."""
 
-    def __init__(self, data: bytes, begin: int, given: list[Any], call: Any) -> None:
+    def __init__(self, data: bytes, given: list[Any], call: Any) -> None:
         self._data = data
-        self._begin = begin  # offset of the bytes that have not been used yet
+        self._begin = 0  # offset of the bytes that have not been used yet
         self._given = given
         self._call = call
         self._by_tag: dict[str, Callable[[Any], Any]] = {

@@ -23,8 +23,17 @@ from types import FunctionType
 from typing import Any, NamedTuple, NoReturn
 
 from minibert.course.answers import Answer
-from minibert.course.carried import has_contents, leaves_of, made_again, packed, restore, unpacked
-from minibert.course.running import Plain, Rejected, call
+from minibert.course.carried import (
+    first_part,
+    has_contents,
+    leaves_of,
+    made_again,
+    packed,
+    restore,
+    unpacked,
+    with_length,
+)
+from minibert.course.running import SOURCE, Plain, Rejected, call
 
 SECONDS = 10.0  # limit of processor time for all the questions of one exercise
 PATIENCE = 6.0  # limit of elapsed time, as a multiple of the processor time: a function may sleep
@@ -52,7 +61,6 @@ _WRONG_MESSAGE = b"-"
 _FORBIDDEN_MESSAGE = b"!"
 _MEMORY_MESSAGE = b"m"
 _TOO_SLOW, _TOO_LONG = "time", "size"  # why the judge stopped reading
-_LENGTH_BYTES = 8  # size of the length, little-endian, that precedes each part of a call's result
 
 # Prefixes of the events that Python reports to audit hooks (PEP 578), each with what it means in words.
 FORBIDDEN = {
@@ -228,11 +236,11 @@ class Confined:
             packed_result = packed(result, complete_leaves if correspond else leaves)
             arguments_after = packed((args, kwargs), leaves_but_arrays)
             has_changed = arguments_after != arguments_before
-            return _with_length(packed_result) + _with_length(arguments_after if has_changed else b"")
+            return with_length(packed_result) + with_length(arguments_after if has_changed else b"")
 
         body = self._run_in_child(work)
-        packed_result, rest = _first_part(body)
-        changed_arguments = rest[_LENGTH_BYTES:]
+        packed_result, rest = first_part(body)
+        changed_arguments, _ = first_part(rest)
         try:
             result = unpacked(packed_result, leaves, this_call)
             if changed_arguments:
@@ -315,17 +323,6 @@ def _repeat(earlier: Call) -> Any:
     return earlier.run(earlier.args, earlier.kwargs)
 
 
-def _with_length(part: bytes) -> bytes:
-    """Put the length of a part in front of it."""
-    return len(part).to_bytes(_LENGTH_BYTES, "little") + part
-
-
-def _first_part(data: bytes) -> tuple[bytes, bytes]:
-    """Split data after its first part, which begins with its length; return the part and the rest."""
-    end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-    return data[_LENGTH_BYTES:end], data[end:]
-
-
 def _timeout_sentence(budget: Budget) -> str:
     """Write what to say of a function that ran out of time."""
     return f"it does not end within {budget.seconds:g} seconds; is there an endless loop?"
@@ -399,7 +396,7 @@ def defined_alone(answer: Answer) -> FunctionType:
     for node in ast.parse(text).body:
         defined = namespace.get(getattr(node, "name", ""))
         if isinstance(node, ast.FunctionDef) and isinstance(defined, FunctionType):
-            defined.__course_source__ = ast.get_source_segment(text, node)  # type: ignore[attr-defined]
+            setattr(defined, SOURCE, ast.get_source_segment(text, node))
     return function
 
 

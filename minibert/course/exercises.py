@@ -73,6 +73,12 @@ def notebook_folder() -> Path:
     return Path(sysconfig.get_path("data")) / "share/minibert/notebooks"
 
 
+def notebook_sources() -> dict[str, Path]:
+    """Return the sources of all notebooks, in order, by their numbers, such as "05"."""
+    paths = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
+    return {path.name[:2]: path for path in paths}
+
+
 def notebook_source(number: str) -> Path:
     """Return the source of a notebook.
 
@@ -90,7 +96,7 @@ def notebook_source(number: str) -> Path:
     InputError
         When the course has no notebook of this number.
     """
-    paths = {path.name[:2]: path for path in sorted(notebook_folder().glob("[0-9][0-9]_*.py"))}
+    paths = notebook_sources()
     if number not in paths:
         known = ", ".join(paths) or "none"
         raise InputError(f"{number=} is not a notebook of the course; choose from {known}.", number=number)
@@ -135,8 +141,9 @@ def exercises(path: Path) -> list[Exercise]:
         Each extends from the code cell that begins with its number to the next such cell.
     """
     all_cells = cells(path)
-    starts = [n for n, cell in enumerate(all_cells) if cell.is_code and _NUMBER.match(cell.text)]
-    return [_exercise(*all_cells[start:end]) for start, end in pairwise([*starts, len(all_cells)])]
+    borders = [index for index, cell in enumerate(all_cells) if cell.is_code and _NUMBER.match(cell.text)]
+    borders.append(len(all_cells))
+    return [_exercise(*all_cells[start:end]) for start, end in pairwise(borders)]
 
 
 def definitions(path: Path, before: str | None = None) -> str:

@@ -19,12 +19,11 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError
-from minibert.course import judging
 from minibert.course.answers import Answer, Given, Pages, answer_to, given_by, read_mine, read_notebook
 from minibert.course.confined import SECONDS, Budget, Confined
-from minibert.course.exercises import Exercise, definitions, exercises, notebook_folder, notebook_source
+from minibert.course.exercises import Exercise, definitions, exercises, notebook_source, notebook_sources
 from minibert.course.honesty import honest
-from minibert.course.judging import BACKWARD, Judge, is_operation
+from minibert.course.judging import BACKWARD, Judge, is_on_sheet, is_operation, keeps_reference_residual
 from minibert.course.lesson import Lesson
 from minibert.course.running import Rejected
 from minibert.engines import limited_threads
@@ -73,8 +72,7 @@ def chapters() -> list[str]:
     list of str
         Their numbers.
     """
-    paths = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
-    return [path.name[:2] for path in paths if exercises(path)]
+    return [number for number, path in notebook_sources().items() if exercises(path)]
 
 
 def count_exercises() -> int:
@@ -90,10 +88,7 @@ def _chapter(number: str) -> Chapter:
     for node in ast.parse(definitions(path)).body:
         try:
             _run(ast.unparse(node), names, path.stem)
-        except (
-            NameError,
-            ImportError,
-        ):  # it needs what the notebook computes, or a plotting library
+        except (NameError, ImportError):  # it needs what the notebook computes, or a plotting library
             continue
     unsolved = tuple(exercise._replace(solution="", mistakes=()) for exercise in exercises(path))
     return Chapter(number, unsolved, names, given_by(number))
@@ -174,13 +169,12 @@ def _marked(
         if name not in results:
             results[name] = lesson.result(name)
     mark = min((result.mark for result in results.values()), key=MARKS.index)
-    messages = []
-    for name in exercise.functions:
-        result = results[name]
-        if result.mark != "right":
-            messages.append(f"{name}: {result.why.rstrip('.')}" if len(results) > 1 else result.why)
-    message = _shortened("; ".join(messages))
-    return Mark(str(folder), chapter.number, exercise.number, mark, message, round(budget.spent, 2))
+    reasons = {name: results[name].why for name in exercise.functions if results[name].mark != "right"}
+    message = "; ".join(reasons.values())
+    if len(results) > 1:
+        message = "; ".join(f"{name}: {why.rstrip('.')}" for name, why in reasons.items())
+    seconds = round(budget.spent, 2)
+    return Mark(str(folder), chapter.number, exercise.number, mark, _shortened(message), seconds)
 
 
 def _result_unasked(answer: Answer, notebook: Pages) -> Result | None:
@@ -223,7 +217,7 @@ def _check(exercise: Exercise, names: dict[str, Any], lesson: "_Grading") -> Non
         try:
             _run(exercise.check, names, exercise.number)
         except Exception as error:  # the check itself fails on what the answer returned
-            lesson.astray = f"it can't be judged: {type(error).__name__}: {error}."
+            lesson.failure_of_check = f"it can't be judged: {type(error).__name__}: {error}."
 
 
 def _shortened(text: str) -> str:
@@ -250,15 +244,9 @@ class _Grading(Lesson):
     """
 
     def __init__(self, number: str, exercise: Exercise, seed: int, passed: dict[str, FunctionType]) -> None:
-        self.number = number
-        self.exercises = [exercise]
-        self.verdicts = []
-        self.claims = []
-        self.mine = {}
-        self.tools = {}
+        self._set_up(number, [exercise])
         self.confined: dict[str, Confined] = {}  # answers that are judged, by the names of their functions
-        self.astray = ""  # why the check itself has failed; "" if it has not
-        self._set_aside = False
+        self.failure_of_check = ""  # why the check itself has failed; "" if it has not
         self._seed = seed
         self._passed = passed
 
@@ -268,9 +256,10 @@ class _Grading(Lesson):
         confined = self.confined.get(name)
         if confined and confined.budget.ended:  # another function of the exercise ended badly, not this one
             confined.budget = Budget(SECONDS)
-        other_passes = {key: method for key, method in self.mine.items() if key != name}
-        self.mine = self._others() | other_passes
-        digest = hashlib.sha256(f"{self._seed} {self.exercises[0].number} {name}".encode()).digest()
+        self.mine.pop(name, None)
+        self.mine = self._others() | self.mine
+        about = f"{self._seed} {self.exercises[0].number} {name}"
+        digest = hashlib.sha256(about.encode()).digest()
         super().check(function, seed=int.from_bytes(digest[:4], "little") % 10**6, **route)
         if self.verdicts[-1].state == "passed" and is_operation(name):
             self._passed[name] = function
@@ -286,8 +275,8 @@ class _Grading(Lesson):
         failed = [verdict.text for verdict in verdicts if verdict.state != "passed"]
         if failed:
             return Result("wrong", failed[0])
-        if self.astray or not verdicts:
-            return Result("crashed", self.astray or "the check does not reach it.")
+        if self.failure_of_check or not verdicts:
+            return Result("crashed", self.failure_of_check or "the check does not reach it.")
         return Result("right", "")
 
     def _save(self) -> bool:
@@ -331,7 +320,7 @@ class _Grading(Lesson):
 def _keeps_our_residual(function: FunctionType) -> bool:
     """Tell whether minibert's backward can use what a forward saves."""
     try:
-        return judging.is_on_sheet(function.__name__) and judging.keeps_reference_residual(function)
+        return is_on_sheet(function.__name__) and keeps_reference_residual(function)
     except Exception:  # a call of it ended badly, or it does not return a pair
         return False
 

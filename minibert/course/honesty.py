@@ -7,28 +7,28 @@ answer with. A copied solution can't be told from one that the reader has writte
 """
 
 import ast
-import inspect
-import textwrap
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
 from minibert.course.judging import is_operation
+from minibert.course.running import source_of
 from minibert.model.ops import Ops
 
 # Private methods that an answer may call: the blocks of an exercise need them.
 PRIVATE = ("_dropout", "_dropout_backward", "_linear_backward", "_norm_backward", "_probability_mask")
-# Names that find code, names or files while the program runs.
-REFUSED = (
+# Modules that find code, files or objects while the program runs.
+_FINDERS = "ctypes gc importlib inspect linecache os pathlib pickle subprocess sys"
+# Names with that effect.
+REFUSED = frozenset(
     "__base__ __bases__ __builtins__ __class__ __closure__ __code__ __dict__ __func__ __getattribute__ "
     "__globals__ __import__ __loader__ __mro__ __reduce__ __self__ __spec__ __subclasses__ __wrapped__ "
-    "compile ctypes eval exec gc getattr globals importlib inspect linecache locals open os "
-    "pathlib pickle setattr subprocess super sys vars"
-).split()
-# Attributes with the same effect: modules that a library has imported, and what frames reveal about callers.
+    f"compile eval exec getattr globals locals open setattr super vars {_FINDERS}".split()
+)
+# Attributes with that effect: modules that a library has imported, and what frames reveal about callers.
 _INSIDE = frozenset(
-    "attrgetter builtins ctypes ctypeslib f_back f_builtins f_code f_globals f_locals gc gi_frame importlib "
-    "inspect linecache methodcaller os pathlib pickle subprocess sys tb_frame".split()
+    "attrgetter builtins ctypeslib f_back f_builtins f_code f_globals f_locals gi_frame methodcaller "
+    f"tb_frame {_FINDERS}".split()
 )
 # Modules of the standard library that an answer may import: mathematics, text and collections.
 ALLOWED = frozenset(
@@ -68,7 +68,7 @@ def honest(function: FunctionType, checks: str = "") -> list[str]:
         if not source:
             reasons.append(f"{used.__name__} has no source that can be read.")
             continue
-        tree = ast.parse(textwrap.dedent(source))
+        tree = ast.parse(source)
         if used is not function and _body(tree.body[0]) in routes:
             reasons.append(f"{used.__name__} is a route of the check.")
         reasons += refused(tree, name)
@@ -147,13 +147,15 @@ def _captured(function: FunctionType, tree: ast.AST) -> Iterator[str]:
 
 def _held(function: FunctionType, tree: ast.AST) -> Iterator[tuple[str, Any]]:
     """List the values that a function uses: global names, variables of a closure, and defaults."""
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for name in sorted(names & set(function.__globals__)):
-        yield name, function.__globals__[name]
+    global_names = function.__globals__
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for name in sorted(used & set(global_names)):
+        yield name, global_names[name]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
-    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    for value in defaults:
+    for value in function.__defaults__ or ():
+        yield "a default", value
+    for value in (function.__kwdefaults__ or {}).values():
         yield "a default", value
 
 
@@ -195,19 +197,16 @@ def _reached(function: FunctionType, seen: set[int]) -> Iterator[FunctionType]:
     source = _source(function)
     if not source:
         return
-    for _, value in _held(function, ast.parse(textwrap.dedent(source))):
+    for _, value in _held(function, ast.parse(source)):
         is_readers = getattr(value, "__module__", "") in ("__main__", "mine")
         if isinstance(value, FunctionType) and is_readers:
             yield from _reached(value, seen)
 
 
 def _source(function: FunctionType) -> str:
-    """Return the source of a function as it was when it was defined, or "" where there is none."""
-    kept = getattr(function, "__course_source__", "")
-    if kept:
-        return str(kept)
+    """Return the source of a function, or "" where there is none."""
     try:
-        return inspect.getsource(function)
+        return source_of(function)
     except (OSError, TypeError):
         return ""
 

@@ -28,15 +28,25 @@ from minibert.core.gradcheck.complex_step import (
 )
 from minibert.core.gradcheck.operations import TREE, case_of, heads, primitives, sublayers
 from minibert.core.params import Parameters
-from minibert.course.diagnosis import Asked, Probe, names_in, parts_of, probes_of
+from minibert.course.comparing import (
+    BOUND,
+    TINY,
+    as_tuple_if_expected,
+    compare,
+    is_like,
+    kind_changed,
+    require_alike,
+    require_unchanged,
+    require_within,
+    short,
+)
+from minibert.course.diagnosis import Change, Probe, Question, names_in, parts_of, probes_of
 from minibert.course.running import Plain, Rejected, barred, call, require_parameters
 from minibert.model.ops import Ops
 
-BOUND = 1e-12  # relative error that float64's rounding may cause; a wrong term causes 1e-3 or more
 # Relative error of an element of a gradient: a right formula errs by 3e-15, a four-point difference by 3e-13.
 EXACT = 1e-14
 TILTED = 1e-9  # relative error of a derivative that a forward carries in its imaginary part
-TINY = 1e-300  # in place of a scale that is zero
 FAR_APART = 2000.0  # scale of logits so far apart that all exponentials but the largest one underflow
 CONSUMED = ("grads", "dtable", "total")  # parameters that are accumulators, which an operation may change
 BACKWARD = "_backward"
@@ -45,10 +55,7 @@ RESULT = "the result"  # name of the part of a forward's answer that is not save
 ENOUGH = 12  # questions about a plain function, all of which a law of `diagnosis` has to explain
 # Classes of readers' engines. Their name alone does not tell: a cheat may call a class of its own Mine.
 _ENGINES: WeakSet[type] = WeakSet()
-# What `_changed` compares as Python writes it. Other objects may be written with their addresses.
-_VALUES = (str, bytes, int, float, complex, np.generic)
 Methods = dict[str, Any]
-Change = Callable[[dict[str, Any]], dict[str, Any]]  # takes the arguments of a question, returns other ones
 
 
 class Judge(Protocol):
@@ -98,14 +105,14 @@ class Judge(Protocol):
         """
         ...
 
-    def asked(
+    def questions(
         self,
         function: FunctionType,
         mine: Methods,
         seed: int,
         solution: FunctionType | None,
         change: Change | None = None,
-    ) -> list[Asked]:
+    ) -> list[Question]:
         """Ask enough questions to tell where the answers are off.
 
         Parameters
@@ -122,7 +129,7 @@ class Judge(Protocol):
 
         Returns
         -------
-        list of Asked
+        list of Question
             Answers with the right ones; empty where nothing says what is right.
         """
         ...
@@ -138,7 +145,7 @@ class Judge(Protocol):
         mine : dict of function
         seed : int
         solution : function
-            As for `asked`.
+            As for `questions`.
 
         Returns
         -------
@@ -178,19 +185,49 @@ class Route(NamedTuple):
         for arguments, answer in answers:
             if self.same_as:
                 expected = self.same_as(*deepcopy(arguments))
-                answer = _as_tuple_if_expected(answer, expected)
+                answer = as_tuple_if_expected(answer, expected)
                 require_alike(answer, expected)
-            if self.law:  # its sentence says more than that numbers differ
-                try:
-                    broken = self.law(answer, *arguments)
-                except Exception as error:
-                    raise Rejected(f"the answer, {_short(answer)}, can't be judged: {error}") from None
-                if isinstance(broken, str):
-                    raise Rejected(broken)
+            self._require_law(answer, arguments)  # its sentence says more than that numbers differ
             if self.same_as:
                 worst = max(worst, compare(answer, expected, self.tolerance))
             if self.gradient_of:
                 worst = max(worst, self._gradient_error(answer, arguments, seed))
+        return worst
+
+    def _require_law(self, answer: Any, arguments: tuple[Any, ...]) -> None:
+        """Refuse an answer that breaks the law, if there is one, or about which the law can't tell."""
+        if not self.law:
+            return
+        try:
+            broken = self.law(answer, *arguments)
+        except Exception as error:
+            raise Rejected(f"the answer, {short(answer)}, can't be judged: {error}") from None
+        if isinstance(broken, str):
+            raise Rejected(broken)
+
+    def _gradient_error(self, answer: Any, arguments: tuple[Any, ...], seed: int) -> float:
+        """Compare each gradient with the complex step, in a random direction; return the largest error."""
+        points = [np.asarray(arguments[index], np.float64) for index in self.wrt]
+        gradients = answer
+        if not isinstance(answer, tuple | list):
+            if len(points) == 1:
+                require_alike(answer, points[0])
+            gradients = (answer,)
+        require_alike(tuple(gradients), tuple(points))
+        rng = np.random.default_rng(seed)
+        worst = 0.0
+        for index, point, gradient in zip(self.wrt, points, gradients, strict=True):
+            v = rng.standard_normal(point.shape)
+
+            def with_argument(x: Any, index: int = index) -> Any:
+                return self.gradient_of(*arguments[:index], x, *arguments[index + 1 :])  # type: ignore[misc]
+
+            exact = float(complex_step(with_argument, point, v))
+            directional = float((gradient * v).sum())
+            lengths = float(np.linalg.norm(gradient) * np.linalg.norm(v))
+            scale = max(lengths, abs(exact), TINY)
+            error = require_within(abs(directional - exact) / scale, self.tolerance)
+            worst = max(worst, error)
         return worst
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> Generator[Any, None, None]:
@@ -199,67 +236,55 @@ class Route(NamedTuple):
             for _, answer in answers:
                 yield answer
 
-    def asked(
+    def questions(
         self,
         function: FunctionType,
         mine: Methods,
         seed: int,
         solution: FunctionType | None,
         change: Change | None = None,
-    ) -> list[Asked]:
+    ) -> list[Question]:
         """Ask at least `ENOUGH` questions; without `same_as`, the solution is right. See `Judge`."""
-        right = self.same_as or solution
-        if not right:
-            return []
         name = function.__name__
-        signature = inspect.signature(function)
-        parameters = [parameter for parameter in signature.parameters if parameter != "self"]
+        ask, ask_right = function, self.same_as or solution
+        if not ask_right:
+            return []
+        if is_operation(name):
+            ask = getattr(engine_of(mine | {name: function}), name)
+            ask_right = self.same_as or getattr(engine_of(mine | {name: solution}), name)
+        parameters = [key for key in inspect.signature(function).parameters if key != "self"]
         part_names = names_in(function.__doc__) or names_in(solution.__doc__ if solution else "")
-        saves = is_operation(name) and hasattr(Ops, f"{name}{BACKWARD}")
-
-        def as_called(answering: Any) -> Any:
-            if answering is self.same_as or not is_operation(name):
-                return answering
-            return getattr(engine_of(mine | {name: answering}), name)
 
         def parts(answer: Any) -> dict[str, Any]:
-            return _forward_parts(*answer) if saves else parts_of(answer, part_names)
+            if is_operation(name) and hasattr(Ops, f"{name}{BACKWARD}"):
+                return _forward_parts(*answer)
+            return parts_of(answer, part_names)
 
-        asked: list[Asked] = []
-        while len(asked) < ENOUGH:
-            rng = np.random.default_rng(seed + len(asked))
+        questions: list[Question] = []
+        while len(questions) < ENOUGH:
+            rng = np.random.default_rng(seed + len(questions))
             for _ in range(min(self.times, ENOUGH)):
                 arguments = dict(zip(parameters, self.draw(rng), strict=False))
                 if change:
                     arguments = change(arguments)
                 with np.errstate(all="ignore"):
-                    found = as_called(function)(*deepcopy(list(arguments.values())))
-                    expected = as_called(right)(*deepcopy(list(arguments.values())))
-                found = _as_tuple_if_expected(found, expected)
-                if self._is_near_enough(found, expected):
+                    found = ask(*deepcopy(list(arguments.values())))
+                    expected = ask_right(*deepcopy(list(arguments.values())))
+                found = as_tuple_if_expected(found, expected)
+                if self.tolerance > BOUND and is_like(found, expected, self.tolerance):
                     found = expected
-                asked.append(Asked(parts(found), parts(expected), arguments))
-        return asked
-
-    def _is_near_enough(self, found: Any, expected: Any) -> bool:
-        """Tell whether an answer is right within this judge's tolerance, if that is wider than usual."""
-        if self.tolerance <= BOUND:
-            return False
-        try:
-            compare(found, expected, self.tolerance)
-        except Rejected:
-            return False
-        return True
+                questions.append(Question(parts(found), parts(expected), arguments))
+        return questions
 
     def probes(
         self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None
     ) -> list[Probe]:
         """List what `probes_of` finds among the arguments; see `Judge`."""
 
-        def ask(change: Change) -> list[Asked]:
-            return self.asked(function, mine, seed, solution, change)
+        def ask(change: Change) -> list[Question]:
+            return self.questions(function, mine, seed, solution, change)
 
-        arguments = self.asked(function, mine, seed, solution)[0].arguments
+        arguments = self.questions(function, mine, seed, solution)[0].arguments
         return list(probes_of(function, arguments, ask))
 
     def _answers(
@@ -307,30 +332,7 @@ class Route(NamedTuple):
             return []
         now = deepcopy(arguments)
         self.same_as(*now)  # type: ignore[misc]
-        return [index for index, before in enumerate(arguments) if not _changed(now[index], before)]
-
-    def _gradient_error(self, answer: Any, arguments: tuple[Any, ...], seed: int) -> float:
-        """Compare each gradient with the complex step, in a random direction; return the largest error."""
-        if len(self.wrt) == 1 and not isinstance(answer, tuple | list):
-            require_alike(answer, np.asarray(arguments[self.wrt[0]], np.float64))
-        gradients = answer if isinstance(answer, tuple | list) else (answer,)
-        points = [np.asarray(arguments[index], np.float64) for index in self.wrt]
-        require_alike(tuple(gradients), tuple(points))
-        rng = np.random.default_rng(seed)
-        worst = 0.0
-        for index, at, gradient in zip(self.wrt, points, gradients, strict=True):
-            v = rng.standard_normal(at.shape)
-
-            def with_argument(x: Any, index: int = index) -> Any:
-                return self.gradient_of(*arguments[:index], x, *arguments[index + 1 :])  # type: ignore[misc]
-
-            exact = float(complex_step(with_argument, at, v))
-            directional = float((gradient * v).sum())
-            lengths = float(np.linalg.norm(gradient) * np.linalg.norm(v))
-            scale = max(lengths, abs(exact), TINY)
-            error = _within(abs(directional - exact) / scale, self.tolerance)
-            worst = max(worst, error)
-        return worst
+        return [index for index, before in enumerate(arguments) if not kind_changed(now[index], before)]
 
 
 class OnSheet:
@@ -370,20 +372,17 @@ class OnSheet:
         """
         name = function.__name__
         engine = engine_of(mine | {name: function})
-
-        def output(case: Case) -> Any:
-            if not name.endswith(BACKWARD):
-                result, saved = _run_forward(engine, case)
-                expected, _ = _run_forward(Ops(), case)
-                predicted = _predictions(engine, case)
-                return (result, predicted, saved) if _is_like(result, expected) else (result, predicted)
-            u = upstream(case, np.random.default_rng(seed))
-            return engine_gradients(engine, case, case.arguments, u)
-
         for case in _cases(name, np.random.default_rng(seed)):
-            yield output(case)
+            if name.endswith(BACKWARD):
+                u = upstream(case, np.random.default_rng(seed))
+                yield engine_gradients(engine, case, case.arguments, u)
+                continue
+            result, saved = _run_forward(engine, case)
+            expected, _ = _run_forward(Ops(), case)
+            output = (result, _predictions(engine, case))
+            yield (*output, saved) if is_like(result, expected) else output
 
-    def asked(
+    def questions(
         self,
         function: FunctionType,
         mine: Methods,
@@ -391,7 +390,7 @@ class OnSheet:
         solution: FunctionType | None = None,
         change: Change | None = None,
         lengths: tuple[int, ...] | None = None,
-    ) -> list[Asked]:
+    ) -> list[Question]:
         """Ask every case at two sets of shapes; see `Judge`. The reference, not `solution`, is right.
 
         Parameters
@@ -404,17 +403,17 @@ class OnSheet:
         name = function.__name__
         is_backward = name.endswith(BACKWARD)
         upstream_name = list(inspect.signature(getattr(Ops, name)).parameters)[1]
+        engine = engine_of(mine | {name: function})
 
         def parts(engine: Ops, case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
             of_case = {key: arguments[key] for key in case.arguments}
             with np.errstate(all="ignore"):
                 if is_backward:
                     return engine_gradients(engine, case, of_case, arguments[upstream_name])
-                return _forward_parts(*_run_forward(engine, case, of_case)) | _predictions(
-                    engine, case, of_case
-                )
+                result, saved = _run_forward(engine, case, of_case)
+                return _forward_parts(result, saved) | _predictions(engine, case, of_case)
 
-        asked = []
+        questions = []
         for offset in range(2):
             rng = np.random.default_rng(seed + offset)
             for case in _cases(name, rng, lengths):
@@ -423,63 +422,35 @@ class OnSheet:
                     arguments[upstream_name] = upstream(case, rng)
                 if change:
                     arguments = change(arguments)
-                found = parts(engine_of(mine | {name: function}), case, arguments)
+                found = parts(engine, case, arguments)
                 expected = parts(Ops(), case, arguments)
                 if set(found) != set(expected):  # it saves other arrays than the reference
                     found = {RESULT: found[RESULT]}
                     expected = {RESULT: expected[RESULT]}
                 totals = tuple(case.params) if is_backward else ()
                 saved = _saved_arrays(case, arguments) if is_backward else {}
-                asked.append(Asked(found, expected, arguments, case.variant, totals, saved))
-        return asked
+                questions.append(Question(found, expected, arguments, case.variant, totals, saved))
+        return questions
 
     def probes(
         self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None = None
     ) -> list[Probe]:
         """List special shapes, then what `probes_of` finds among the arguments; see `Judge`."""
 
-        def ask(change: Change) -> list[Asked]:
-            return self.asked(function, mine, seed, change=change)
+        def ask(change: Change) -> list[Question]:
+            return self.questions(function, mine, seed, change=change)
 
-        def shaped(*lengths: int) -> Callable[[], list[Asked]]:
-            return lambda: self.asked(function, mine, seed, lengths=lengths)
+        def shaped(*lengths: int) -> Callable[[], list[Question]]:
+            return lambda: self.questions(function, mine, seed, lengths=lengths)
 
         shapes = [Probe("for a single sequence", shaped(6)), Probe("for a single token", shaped(1))]
         if not _depends_on_borders(function.__name__):
             shapes = [Probe("for a single row", shaped(1))]
-        arguments = self.asked(function, mine, seed)[0].arguments
+        arguments = self.questions(function, mine, seed)[0].arguments
         return [*shapes, *probes_of(function, arguments, ask)]
 
 
-def _is_like(found: Any, expected: Any) -> bool:
-    """Tell whether two nested answers are equal except for rounding."""
-    try:
-        compare(found, expected, BOUND)
-    except Rejected:
-        return False
-    return True
-
-
-def _forward_parts(result: Any, saved: Any) -> dict[str, Any]:
-    """Give names to the result of a forward and to the arrays that it saves."""
-    parts = {RESULT: result}
-    for name in getattr(saved, "_fields", ()):
-        value = getattr(saved, name)
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            parts[f"the saved {name}"] = value
-    return parts
-
-
-def _saved_arrays(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arrays that the reference's forward saves, by name, where the arguments are not the same."""
-    parts = _forward_parts(*_run_forward(Ops(), case, {key: arguments[key] for key in case.arguments}))
-    arrays = {name.replace("the saved ", "saved."): array for name, array in parts.items() if name != RESULT}
-    return {name: array for name, array in arrays.items() if name.partition(".")[2] not in arguments}
-
-
-def _depends_on_borders(name: str) -> bool:
-    """Tell whether the result of an operation depends on where sequences begin."""
-    return any(word in name for word in ("attention", "embedding_block", "pooler", "masked_lm"))
+# Engines ------------------------------------------------------------------------------------------
 
 
 def is_operation(name: str) -> bool:
@@ -549,10 +520,64 @@ def keeps_reference_residual(function: FunctionType) -> bool:
     return type(saved) is type(reference)
 
 
+def _classes() -> list[type]:
+    """List `Ops`, its bases and its subclasses, except readers' engines."""
+    classes = list(Ops.__mro__[:-1])
+    waiting = list(Ops.__subclasses__())
+    while waiting:
+        subclass = waiting.pop()
+        classes.append(subclass)
+        waiting += subclass.__subclasses__()
+    return [engine for engine in classes if engine not in _ENGINES]
+
+
+def _watched(function: FunctionType) -> Callable[..., Any]:
+    """Wrap a method of the reader's: bar minibert's own while it runs, and check its arguments and result.
+
+    During a backward, minibert's forward is barred as well as its backward: the forward's complex step would
+    give gradients that are exact to the last digit, and nothing would have been derived.
+    """
+    name, signature = function.__name__, inspect.signature(function)
+    saves = hasattr(Ops, f"{name}{BACKWARD}")
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs).arguments
+        protected = [value for key, value in bound.items() if key not in ("self", *CONSUMED)]
+        before = deepcopy(protected)
+        with barred(_classes(), name, name.removesuffix(BACKWARD)):
+            result = call(function, *args, **kwargs)
+        require_unchanged(protected, before)
+        if saves and not (isinstance(result, tuple) and len(result) == 2):
+            raise Rejected("it has to return a pair: the result, and what its backward needs.")
+        return result
+
+    return method
+
+
+# Answers to a case of the sheet -------------------------------------------------------------------
+
+
 def _run_forward(engine: Ops, case: Case, arguments: Any = None) -> tuple[Any, Any]:
     """Return the result of a case, and what its backward needs; None: with the arguments of the case."""
     inputs, params = split(case, case.arguments if arguments is None else arguments)
     return case.forward(engine, inputs, params)
+
+
+def _forward_parts(result: Any, saved: Any) -> dict[str, Any]:
+    """Give names to the result of a forward and to the arrays that it saves."""
+    parts = {RESULT: result}
+    for name in getattr(saved, "_fields", ()):
+        value = getattr(saved, name)
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            parts[f"the saved {name}"] = value
+    return parts
+
+
+def _saved_arrays(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays that the reference's forward saves, by name, where the arguments are not the same."""
+    parts = _forward_parts(*_run_forward(Ops(), case, {key: arguments[key] for key in case.arguments}))
+    arrays = {name.replace("the saved ", "saved."): array for name, array in parts.items() if name != RESULT}
+    return {name: array for name, array in arrays.items() if name.partition(".")[2] not in arguments}
 
 
 def _predictions(engine: Ops, case: Case, arguments: Any = None) -> dict[str, Any]:
@@ -570,271 +595,12 @@ def _predictions(engine: Ops, case: Case, arguments: Any = None) -> dict[str, An
     return {PREDICTION: predictions[0]}
 
 
-def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer") -> float:
-    """Return the largest relative error among nested answers.
-
-    Parameters
-    ----------
-    found, expected : Any
-        Numbers and arrays, possibly in lists, tuples and dictionaries.
-    tolerance : float
-        Largest error of each array that is allowed, relative to the array's largest value.
-    what : str
-        Subject of the sentence that says what is wrong.
-
-    Returns
-    -------
-    float
-        0.0 where all are the same.
-
-    Raises
-    ------
-    Rejected
-        When kinds, lengths, keys or shapes differ, or an error is larger than `tolerance`.
-    """
-    require_alike(found, expected, what)
-    worst = 0.0
-    for leaf, right_leaf in zip(leaves(found), leaves(expected), strict=True):
-        right = np.asarray(right_leaf)
-        is_number = right.dtype.kind in "fciu"
-        if not is_number and not np.array_equal(leaf, right_leaf):
-            at = ""
-            if right.ndim:
-                index = tuple(map(int, np.argwhere(leaf != right)[0]))
-                leaf, right_leaf, at = leaf[index].item(), right[index].item(), f" at {list(index)},"
-            raise Rejected(f"{what} has {_short(leaf)}{at} where {_short(right_leaf)} is expected.")
-        # Equal infinities and NaNs are right as well: an expected answer may overflow.
-        if is_number and not np.array_equal(leaf, right, equal_nan=True):
-            largest = float(np.abs(np.asarray(leaf) - right).max())
-            scale = float(np.abs(right).max())
-            if not scale and largest > tolerance * TINY:
-                raise Rejected(f"{what} is off by {largest:.0e} where 0 is expected.")
-            worst = max(worst, _within(largest / max(scale, TINY), tolerance, what))
-    return worst
+def _depends_on_borders(name: str) -> bool:
+    """Tell whether the result of an operation depends on where sequences begin."""
+    return any(word in name for word in ("attention", "embedding_block", "pooler", "masked_lm"))
 
 
-def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
-    """Refuse an answer whose kinds or shapes are wrong.
-
-    Parameters
-    ----------
-    found, expected : Any
-        As for `compare`.
-    what : str
-        Subject of the sentence that says what is wrong.
-
-    Raises
-    ------
-    Rejected
-        When kinds, lengths, keys or shapes differ.
-    """
-    form = _described(found)
-    expected_form = _described(expected)
-    if form != expected_form:
-        raise Rejected(f"{what} is {_shortened(form, 200)}; expected {_shortened(expected_form, 200)}.")
-
-
-def _as_tuple_if_expected(found: Any, expected: Any) -> Any:
-    """Make a tuple of a list or a row of numbers, if a tuple with as many members is expected."""
-    is_row = isinstance(found, list) or (isinstance(found, np.ndarray) and found.ndim == 1)
-    if is_row and isinstance(expected, tuple) and len(found) == len(expected):
-        return tuple(found)
-    return found
-
-
-def require_unchanged(now: Any, before: Any) -> None:
-    """Refuse a function that has changed its arguments.
-
-    Parameters
-    ----------
-    now : Any
-        Arguments after the call: arrays, possibly in lists, tuples and dictionaries.
-    before : Any
-        A deep copy of them, made before the call.
-
-    Raises
-    ------
-    Plain
-        When an array, a list, a dictionary or a set has changed.
-    """
-    if kind := _changed(now, before):
-        raise Plain(f"it changes {kind} that it was given; make a new one.")
-
-
-def _changed(now: Any, before: Any) -> str:
-    """Return the kind of the first array or container that has changed; "" if none has."""
-    if isinstance(before, np.ndarray):
-        if now.dtype != before.dtype:
-            return "an array"
-        has_nan = before.dtype.kind in "fc"
-        return "" if np.array_equal(now, before, equal_nan=has_nan) else "an array"
-    if isinstance(before, set):
-        return "" if now == before else "a set"
-    if not isinstance(before, dict | list | tuple):
-        return ""
-    kind = "a dictionary" if isinstance(before, dict) else "a list"
-    if len(now) != len(before):
-        return kind
-    if isinstance(before, dict):
-        if set(now) != set(before):
-            return kind
-        pairs = [(now[key], before[key]) for key in before]
-    else:
-        pairs = list(zip(now, before, strict=True))
-    for new, old in pairs:
-        if type(new) is not type(old):
-            return kind
-        if inner := _changed(new, old):
-            return inner
-        if isinstance(old, _VALUES) and repr(new) != repr(old):  # NaN is like itself
-            return kind
-    return ""
-
-
-def _described(value: Any) -> str:
-    """Describe the kinds and shapes in a nested value."""
-    if isinstance(value, dict):
-        inner = [f"{name!r}: {_described(value[name])}" for name in sorted(value, key=repr)]
-        return f"{{{', '.join(inner)}}}"
-    if isinstance(value, list | tuple):
-        kind = "list" if isinstance(value, list) else "tuple"
-        inner = list(map(_described, value))
-        if set(inner) <= {"a number"}:
-            return f"a {kind} of {counted(len(inner), 'number')}"
-        if all(text.startswith("a list of ") and text.endswith((" number", " numbers")) for text in inner):
-            lengths = ", ".join(str(len(one)) for one in value)
-            return f"a {kind} of {counted(len(inner), 'list')} of numbers, of the lengths {lengths}"
-        return f"a {kind} of ({', '.join(inner)})"
-    array = np.asarray(value)
-    if array.dtype.kind not in "fciub":
-        return type(value).__name__
-    if array.ndim:
-        return f"an array of shape {array.shape}"
-    return "a truth value" if array.dtype.kind == "b" else "a number"
-
-
-def leaves(value: Any) -> list[Any]:
-    """List what nested lists, tuples and dictionaries hold, in order.
-
-    Parameters
-    ----------
-    value : Any
-
-    Returns
-    -------
-    list
-    """
-    if isinstance(value, dict):
-        parts = [value[name] for name in sorted(value, key=repr)]
-    elif isinstance(value, list | tuple):
-        parts = list(value)
-    else:
-        return [value]
-    return [leaf for part in parts for leaf in leaves(part)]
-
-
-def _short(value: Any) -> str:
-    """Write a value as Python does, cut to 60 characters."""
-    return _shortened(repr(value), 60)
-
-
-def _shortened(text: str, most: int) -> str:
-    """Cut a text to a number of characters."""
-    return text if len(text) <= most else f"{text[:most]}…"
-
-
-def _cases(name: str, rng: np.random.Generator, lengths: Any = None) -> list[Case]:
-    """Draw every case of an operation, at a shape in which no two sizes agree.
-
-    Lengths of sequences that are given may agree with another size.
-    """
-    size = _draw_size(rng)
-    if lengths is not None:
-        size = size._replace(lengths=tuple(map(int, lengths)))
-    batch = random_batch(size, size.M, rng)
-    parameters = random_parameters(config_of(size), rng)
-    every = [
-        *primitives(size, batch, rng),
-        *sublayers(size, batch, parameters, rng),
-        *heads(size, batch, parameters, rng),
-        *_further(size, batch, parameters, rng),
-    ]
-    operation = name.removesuffix(BACKWARD)
-    return [case for case in every if case.operation == operation]
-
-
-def _draw_size(rng: np.random.Generator) -> Size:
-    """Draw sizes until all differ: arrays of the wrong shape must not fit by chance."""
-    while True:
-        A = int(rng.integers(2, 4))
-        D = int(rng.integers(4, 7))
-        lengths = tuple(map(int, rng.permutation([1, 2, 2, *rng.integers(3, 8, size=2)])))
-        M = int(rng.integers(4, 7))
-        H = A * D
-        size = Size(lengths, H=H, A=A, F=H + 5, V=H + 14, M=M)
-        T = sum(lengths)
-        sizes = [A, D, M, H, size.F, size.V, len(lengths), T, T + 1]  # take_rows takes T + 1 rows
-        if len(set(sizes)) == len(sizes):
-            return size
-
-
-def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
-    """Build cases that the gradient check does not have.
-
-    They are square matrices, a large eps in every block, and logits far apart.
-    """
-
-    def parameters_of(block: str) -> dict[str, Any]:
-        prefix = f"{block}."
-        return {
-            name.removeprefix(prefix): array for name, array in parameters.items() if name.startswith(prefix)
-        }
-
-    config = config_of(size, layer_norm_eps=float(rng.uniform(0.2, 0.6)))
-    x = {"x": rng.standard_normal((batch.T, size.H))}
-    scale = np.where(np.arange(batch.T) % 2, 1.0, FAR_APART)[:, None]  # in every other row
-    far = {"logits": scale * rng.standard_normal((batch.T, size.V))}
-    labels = rng.integers(size.V, size=batch.T)
-    embeddings = parameters_of("embeddings")
-    attention = parameters_of("layers.1.attention")
-    feed_forward = parameters_of("layers.1.feed_forward")
-    options = batch.cu_seqlens, config, None, 1, None
-    square = x | {"weight": rng.standard_normal((size.H, size.H)), "bias": rng.standard_normal(size.H)}
-    return [
-        case_of("linear", "square", batch, square, {}),
-        case_of("softmax_cross_entropy", "far apart", batch, far, {}, labels),
-        case_of("embedding_block", "large eps", batch, {}, embeddings, batch, TREE, config, None),
-        case_of("attention_block", "large eps", batch, x, attention, TREE, *options),
-        case_of(
-            "feed_forward_block", "large eps", batch, x, feed_forward, TREE, config, None, 1, form=(config,)
-        ),
-    ]
-
-
-def _kinds_error(engine: Ops, case: Case, name: str, seed: int) -> float:
-    """Return 0.0; raise Rejected if single precision is lost, or the complex step's derivative."""
-    rng = np.random.default_rng(seed)
-    single = {}
-    tilted = {}  # a small imaginary step in a random direction, in which a forward carries its derivative
-    for part, argument in case.arguments.items():
-        single[part] = argument.astype(np.float32)
-        tilted[part] = argument + 1j * STEP * rng.standard_normal(argument.shape)
-    u = upstream(case, rng).astype(np.float32)
-    if name.endswith(BACKWARD):
-        found = engine_gradients(engine, case, single, u)
-        reference = engine_gradients(Ops(), case, single, u)
-    else:
-        found = {"result": _run_forward(engine, case, single)[0]}
-        reference = {"result": _run_forward(Ops(), case, single)[0]}
-        derivative, _ = _run_forward(engine, case, tilted)
-        expected, _ = _run_forward(Ops(), case, tilted)
-        what = "its derivative, which complex numbers carry through it as chapter 05 explains,"
-        compare(np.imag(derivative) / STEP, np.imag(expected) / STEP, TILTED, what)
-    for part, array in found.items():
-        if np.asarray(array).dtype != np.asarray(reference[part]).dtype:
-            likely = "np.sqrt of a number, or zeros without a dtype?"
-            raise Plain(f"{part} is {array.dtype} for float32: {likely}")
-    return 0.0
+# Errors of an answer to a case --------------------------------------------------------------------
 
 
 def _forward_error(engine: Ops, case: Case, _name: str, _seed: int) -> float:
@@ -878,48 +644,103 @@ def _backward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
         compare(gradient, proven[argument], EXACT, what)
     errors = []
     for argument, error in gradient_errors(engine, case, seed).items():
-        errors.append(_within(error, BOUND, f"the gradient of {argument} ({case.label})"))
+        errors.append(require_within(error, BOUND, f"the gradient of {argument} ({case.label})"))
     return max(errors)
 
 
-def _watched(function: FunctionType) -> Callable[..., Any]:
-    """Wrap a method of the reader's: bar minibert's own while it runs, and check its arguments and result.
+def _kinds_error(engine: Ops, case: Case, name: str, seed: int) -> float:
+    """Return 0.0; raise Rejected if single precision is lost, or the complex step's derivative."""
+    rng = np.random.default_rng(seed)
+    single = {}
+    tilted = {}  # a small imaginary step in a random direction, in which a forward carries its derivative
+    for part, argument in case.arguments.items():
+        single[part] = argument.astype(np.float32)
+        tilted[part] = argument + 1j * STEP * rng.standard_normal(argument.shape)
+    u = upstream(case, rng).astype(np.float32)
+    if name.endswith(BACKWARD):
+        found = engine_gradients(engine, case, single, u)
+        reference = engine_gradients(Ops(), case, single, u)
+    else:
+        found = {"result": _run_forward(engine, case, single)[0]}
+        reference = {"result": _run_forward(Ops(), case, single)[0]}
+        derivative, _ = _run_forward(engine, case, tilted)
+        expected, _ = _run_forward(Ops(), case, tilted)
+        what = "its derivative, which complex numbers carry through it as chapter 05 explains,"
+        compare(np.imag(derivative) / STEP, np.imag(expected) / STEP, TILTED, what)
+    for part, array in found.items():
+        if np.asarray(array).dtype != np.asarray(reference[part]).dtype:
+            likely = "np.sqrt of a number, or zeros without a dtype?"
+            raise Plain(f"{part} is {array.dtype} for float32: {likely}")
+    return 0.0
 
-    During a backward, minibert's forward is barred as well as its backward: the forward's complex step would
-    give gradients that are exact to the last digit, and nothing would have been derived.
+
+# Cases of the sheet -------------------------------------------------------------------------------
+
+
+def _cases(name: str, rng: np.random.Generator, lengths: Any = None) -> list[Case]:
+    """Draw every case of an operation, at a shape in which no two sizes agree.
+
+    Lengths of sequences that are given may agree with another size.
     """
-    name, signature = function.__name__, inspect.signature(function)
-    saves = hasattr(Ops, f"{name}{BACKWARD}")
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs).arguments
-        protected = [value for key, value in bound.items() if key not in ("self", *CONSUMED)]
-        before = deepcopy(protected)
-        with barred(_classes(), name, name.removesuffix(BACKWARD)):
-            result = call(function, *args, **kwargs)
-        require_unchanged(protected, before)
-        if saves and not (isinstance(result, tuple) and len(result) == 2):
-            raise Rejected("it has to return a pair: the result, and what its backward needs.")
-        return result
-
-    return method
+    size = _draw_size(rng)
+    if lengths is not None:
+        size = size._replace(lengths=tuple(map(int, lengths)))
+    batch = random_batch(size, size.M, rng)
+    parameters = random_parameters(config_of(size), rng)
+    every = [
+        *primitives(size, batch, rng),
+        *sublayers(size, batch, parameters, rng),
+        *heads(size, batch, parameters, rng),
+        *_further(size, batch, parameters, rng),
+    ]
+    operation = name.removesuffix(BACKWARD)
+    return [case for case in every if case.operation == operation]
 
 
-def _classes() -> list[type]:
-    """List `Ops`, its bases and its subclasses, except readers' engines."""
-    classes = list(Ops.__mro__[:-1])
-    waiting = list(Ops.__subclasses__())
-    while waiting:
-        subclass = waiting.pop()
-        classes.append(subclass)
-        waiting += subclass.__subclasses__()
-    return [engine for engine in classes if engine not in _ENGINES]
+def _draw_size(rng: np.random.Generator) -> Size:
+    """Draw sizes until all differ: arrays of the wrong shape must not fit by chance."""
+    while True:
+        A = int(rng.integers(2, 4))
+        D = int(rng.integers(4, 7))
+        long_ones = rng.integers(3, 8, size=2)
+        lengths = tuple(map(int, rng.permutation([1, 2, 2, *long_ones])))
+        M = int(rng.integers(4, 7))
+        H = A * D
+        size = Size(lengths, H=H, A=A, F=H + 5, V=H + 14, M=M)
+        T = sum(lengths)
+        sizes = [A, D, M, H, size.F, size.V, len(lengths), T, T + 1]  # take_rows takes T + 1 rows
+        if len(set(sizes)) == len(sizes):
+            return size
 
 
-def _within(error: float, bound: float, what: str = "the answer") -> float:
-    """Return an error, or raise Rejected if it is not within its bound; NaN is not."""
-    if error <= bound:
-        return error
-    rejected = Rejected(f"{what} is off by {error:.0e}, relative; at most {bound:.0e} is allowed.")
-    rejected.error = error
-    raise rejected
+def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
+    """Build cases that the gradient check does not have.
+
+    They are square matrices, a large eps in every block, and logits far apart.
+    """
+
+    def parameters_of(block: str) -> dict[str, Any]:
+        prefix = f"{block}."
+        return {
+            name.removeprefix(prefix): array for name, array in parameters.items() if name.startswith(prefix)
+        }
+
+    config = config_of(size, layer_norm_eps=float(rng.uniform(0.2, 0.6)))
+    x = {"x": rng.standard_normal((batch.T, size.H))}
+    scale = np.where(np.arange(batch.T) % 2, 1.0, FAR_APART)[:, None]  # in every other row
+    far = {"logits": scale * rng.standard_normal((batch.T, size.V))}
+    labels = rng.integers(size.V, size=batch.T)
+    embeddings = parameters_of("embeddings")
+    attention = parameters_of("layers.1.attention")
+    feed_forward = parameters_of("layers.1.feed_forward")
+    options = batch.cu_seqlens, config, None, 1, None
+    square = x | {"weight": rng.standard_normal((size.H, size.H)), "bias": rng.standard_normal(size.H)}
+    return [
+        case_of("linear", "square", batch, square, {}),
+        case_of("softmax_cross_entropy", "far apart", batch, far, {}, labels),
+        case_of("embedding_block", "large eps", batch, {}, embeddings, batch, TREE, config, None),
+        case_of("attention_block", "large eps", batch, x, attention, TREE, *options),
+        case_of(
+            "feed_forward_block", "large eps", batch, x, feed_forward, TREE, config, None, 1, form=(config,)
+        ),
+    ]

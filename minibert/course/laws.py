@@ -2,7 +2,9 @@
 
 A law is a function that looks at a part in every question in which it is wrong: what it was, what it should
 have been, and what was asked. It returns a phrase, such as "has the wrong sign", if the law holds in all of
-these questions, and "" otherwise.
+these questions, and "" otherwise. While it runs, NumPy does not warn of infinite numbers and NaN.
+
+To add a law, write it among the others, and put it into `WHOLE` or `WHERE`, before those that say less.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,17 +13,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-BOUND = 1e-12  # relative error of a right answer, as in `judging`
+from minibert.course.comparing import BOUND, TINY
+
 CLOSE = 1e-9  # relative difference of numbers that are equal except for rounding
 CLOSE_FIT = 1e-8  # the same where one of the numbers has been averaged or fitted
 CLOSE_RATIO = 1e-6  # the same of quotients, which lose digits where the divisor is small
 SMALL = 1e-5  # a smaller relative error is that of an approximation, not of a wrong formula
-TINY = 1e-300  # in place of a scale that is zero
 FEW = 0.05  # share of the entries that have to be right, and wrong, to tell where they are
 MOST_FACTORS = 4  # of a product of numbers, each as often as its power says
 FEWEST = 3  # entries that have to be wrong to tell where they are
 SIZE = 8  # entries that an array needs to tell where it is wrong
 NOT_FINITE = "is not finite"  # a phrase that begins so names a symptom, and does not explain it
+# Powers of a size or a number that a factor may be, with their names.
+POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
+# Functions of the right answer that may have been returned instead.
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "the square of": np.square,
+    "the square root of": np.sqrt,
+    "one divided by": np.reciprocal,
+    "one minus": lambda right: 1 - right,
+    "the logarithm of": np.log,
+    "minus the logarithm of": lambda right: -np.log(right),
+    "the exponential of": np.exp,
+}
 Arrays = dict[str, Any]
 
 
@@ -73,43 +87,45 @@ def close(found: Any, expected: Any, tolerance: float = CLOSE) -> bool:
 def not_finite(parts: list[Part]) -> str:
     """Name values that are infinite or NaN."""
     masks = [~np.isfinite(part.found) for part in parts]
-    if not any(mask.any() for mask in masks):
+    are_spoilt = [bool(mask.any()) for mask in masks]
+    if not any(are_spoilt):
         return ""
     what = f"{NOT_FINITE} (nan or inf)"
     if all(mask.all() for mask in masks):
         return f"{what} everywhere"
-    spoilt = [bool(mask.any()) for mask in masks]
-    if all(spoilt):
+    if all(are_spoilt):
         return f"{what} in some places"
     for name, sizes in _scalars(parts):
-        if [size == 1 for size in sizes] == spoilt:
+        if [size == 1 for size in sizes] == are_spoilt:
             return f"{what} where {name} is 1"
     return f"{what} in some questions"
 
 
 def zero(parts: list[Part]) -> str:
     """Name a part that is zero everywhere."""
-    return "is zero everywhere" if _all(parts, lambda part: not np.any(part.found)) else ""
+    return "" if any(np.any(part.found) for part in parts) else "is zero everywhere"
 
 
 def sign(parts: list[Part]) -> str:
     """Name a part with the opposite sign."""
-    return "has the wrong sign" if _all(parts, lambda part: close(-part.found, part.expected)) else ""
+    return "has the wrong sign" if all(close(-part.found, part.expected) for part in parts) else ""
 
 
 def transposed(parts: list[Part]) -> str:
     """Name the transpose of the right answer."""
-    if _all(parts, lambda part: part.expected.ndim == 2 and close(part.found.T, part.expected)):
+    are_tables = all(part.expected.ndim == 2 for part in parts)
+    if are_tables and all(close(part.found.T, part.expected) for part in parts):
         return "is transposed"
     return ""
 
 
 def real_part(parts: list[Part]) -> str:
     """Name the real part of a right answer that is complex."""
-    if not any(np.any(np.imag(part.expected)) for part in parts):
+    are_real = not any(np.any(part.found.imag) for part in parts)
+    should_be_real = not any(np.any(part.expected.imag) for part in parts)
+    if not are_real or should_be_real:
         return ""
-    are_real = _all(parts, lambda part: np.array_equal(part.found, np.real(part.found)))
-    if are_real and _all(parts, lambda part: close(np.real(part.found), np.real(part.expected))):
+    if all(close(part.found.real, part.expected.real) for part in parts):
         return "has lost its imaginary part"
     return ""
 
@@ -117,7 +133,7 @@ def real_part(parts: list[Part]) -> str:
 def absolute(parts: list[Part]) -> str:
     """Name the absolute value of the right answer."""
     has_signs = any(np.any(part.expected.real < 0) for part in parts)
-    is_absolute = _all(parts, lambda part: close(part.found, abs(part.expected)))
+    is_absolute = all(close(part.found, abs(part.expected)) for part in parts)
     return "has lost its signs" if has_signs and is_absolute else ""
 
 
@@ -127,17 +143,17 @@ def factor(parts: list[Part]) -> str:
     is_one_number = len(parts) == 1 and parts[0].expected.size == 1  # a multiple of any other number
     if not factors or is_one_number:
         return ""
-    if _are_equal(factors) and _number(factors[0]) != "1":
+    are_equal = _are_equal(factors)
+    if are_equal and _number(factors[0]) != "1":
         phrase = f"is {_number(factors[0])} times what it should be"
         if parts[0].is_total and abs(factors[0] - 0.5) < CLOSE:
             phrase += " (after two calls: an accumulator that is replaced, not added to, looks so)"
         return phrase
     for name, values in _scalars(parts):
-        for power, words in _POWERS.items():
-            with np.errstate(all="ignore"):
-                if close(factors, np.asarray(values) ** power):
-                    return f"is {words.format(name)} times what it should be"
-    if _are_equal(factors) or all(part.expected.size == 1 for part in parts):
+        for power, words in POWERS.items():
+            if close(factors, np.asarray(values) ** power):
+                return f"is {words.format(name)} times what it should be"
+    if are_equal or all(part.expected.size == 1 for part in parts):
         return ""
     return "is off by one factor for the whole array, another in each question"
 
@@ -145,7 +161,7 @@ def factor(parts: list[Part]) -> str:
 def summed(parts: list[Part]) -> str:
     """Name the axis over which a sum is missing."""
     for axis in range(min(part.found.ndim for part in parts)):
-        if _all(parts, lambda part, axis=axis: close(part.found.sum(axis), part.expected)):
+        if all(close(part.found.sum(axis), part.expected) for part in parts):
             return f"would be right if it were summed over axis {axis}"
     return ""
 
@@ -153,12 +169,12 @@ def summed(parts: list[Part]) -> str:
 def itself(parts: list[Part]) -> str:
     """Name an argument that is returned unchanged, one of its rows, or a number that fills the whole part."""
     for name in _common(parts):
-        if _all(parts, lambda part, name=name: close(part.found, part.arguments[name])):
+        if all(close(part.found, part.arguments[name]) for part in parts):
             return f"is {name} itself"
     for name in _common(parts):
-        if _all(parts, lambda part, name=name: _fills(part.found, part.arguments[name])):
+        if all(_fills(part.found, part.arguments[name]) for part in parts):
             return f"is {name} everywhere"
-        if _all(parts, lambda part, name=name: _is_row(part.found, part.arguments[name])):
+        if all(_is_row(part.found, part.arguments[name]) for part in parts):
             return f"is a single row of {name}"
     return ""
 
@@ -181,34 +197,32 @@ def term(parts: list[Part]) -> str:
         terms = [broadcast(part.arguments[name], part.expected) for part in parts]
         if any(array is None for array in terms):
             continue
-        factors = _factors((part.difference, array) for part, array in zip(parts, terms, strict=True))
-        if not factors or not _are_equal(factors):
-            continue
-        if abs(factors[0] + 1) < CLOSE:
-            return f"lacks the term {name}"
-        if abs(factors[0] - 1) < CLOSE:
-            return f"has an extra term {name}"
-        return f"is off by {_number(factors[0])} times {name}"
+        number = _common_factor((part.difference, array) for part, array in zip(parts, terms, strict=True))
+        if number is not None:
+            return _as_term(name, number) or f"is off by {_number(number)} times {name}"
     return ""
 
 
 def term_of_two(parts: list[Part]) -> str:
     """Name a product of two arrays that is missing as a term, or is an extra one."""
-    shape_of = [part.expected.shape for part in parts]
-    names = []
-    for name in _common(parts):
-        shapes = [np.shape(part.arguments[name]) for part in parts]
-        if shapes == shape_of and all(len(shape) for shape in shapes):
-            names.append(name)
+    are_arrays = all(part.expected.ndim for part in parts)
+    if not are_arrays or all(part.found.size <= 1 for part in parts):
+        return ""
+    names = [name for name, _ in _arguments_like(parts)]
     for one, other in combinations_with_replacement(names, 2):
-        pairs = [(part.difference, part.arguments[one] * part.arguments[other]) for part in parts]
-        factors = _factors(pairs)
-        if factors and _are_equal(factors) and any(part.found.size > 1 for part in parts):
-            product = f"{one} · {other}"
-            if abs(factors[0] + 1) < CLOSE:
-                return f"lacks the term {product}"
-            if abs(factors[0] - 1) < CLOSE:
-                return f"has an extra term {product}"
+        products = ((part.difference, part.arguments[one] * part.arguments[other]) for part in parts)
+        number = _common_factor(products)
+        if number is not None and (phrase := _as_term(f"{one} · {other}", number)):
+            return phrase
+    return ""
+
+
+def _as_term(name: str, number: float) -> str:
+    """Return a phrase if a part is off by exactly minus one or one times something."""
+    if abs(number + 1) < CLOSE:
+        return f"lacks the term {name}"
+    if abs(number - 1) < CLOSE:
+        return f"has an extra term {name}"
     return ""
 
 
@@ -262,31 +276,24 @@ def _is_positive(value: Any) -> bool:
 def factor_of_argument(parts: list[Part]) -> str:
     """Name an argument that is missing as a factor, or is an extra one."""
     for name in _common(parts):
-        for is_of_rows in (False, True):  # whether it has one value for each row
-
-            def shaped(part: Part, name: str = name, is_of_rows: bool = is_of_rows) -> Any:
-                value = part.arguments[name]
-                if is_of_rows:
-                    value = value[..., None]
-                return broadcast(value, part.expected)
-
-            if any(shaped(part) is None for part in parts):
+        arrays = [part.arguments[name] for part in parts]
+        for values in (arrays, [array[..., None] for array in arrays]):  # the second: one for each row
+            factors = [broadcast(value, part.expected) for value, part in zip(values, parts, strict=True)]
+            if any(array is None for array in factors):
                 continue
-            if _all(parts, lambda part, a=shaped: close(part.found, part.expected * a(part))):
+            pairs = list(zip(parts, factors, strict=True))
+            if all(close(part.found, part.expected * array) for part, array in pairs):
                 return f"has the factor {name} once too often"
-            if _all(parts, lambda part, a=shaped: close(part.found * a(part), part.expected)):
+            if all(close(part.found * array, part.expected) for part, array in pairs):
                 return f"lacks the factor {name}"
     return ""
 
 
 def added(parts: list[Part]) -> str:
     """Name an added constant."""
-    values = []
-    for part in parts:
-        difference = part.difference
-        if difference.size < 2 or not close(difference, np.full_like(difference, difference.mean())):
-            return ""
-        values.append(difference.mean())
+    if not all(part.difference.size > 1 and _is_constant(part.difference) for part in parts):
+        return ""
+    values = [part.difference.mean() for part in parts]
     if np.isrealobj(values) and _are_equal(values):
         return f"is off by an added constant, {_number(values[0])}"
     return "is off by an added constant, another in each question"
@@ -294,48 +301,40 @@ def added(parts: list[Part]) -> str:
 
 def order(parts: list[Part]) -> str:
     """Name an order in which the right numbers are returned."""
-    if not _all(parts, lambda part: part.found.shape == part.expected.shape and part.found.ndim):
+    if not all(part.found.shape == part.expected.shape and part.found.ndim for part in parts):
         return ""
-    if _all(parts, lambda part: close(part.found[::-1], part.expected)):
+    if all(close(part.found[::-1], part.expected) for part in parts):
         return "has its rows in the opposite order"
     for shift in (1, -1):
-        if _all(parts, lambda part, n=shift: close(np.roll(part.found, n, 0), part.expected)):
+        if all(close(np.roll(part.found, shift, 0), part.expected) for part in parts):
             return "is shifted by a row"
-    if _all(parts, lambda part: close(np.sort(part.found, None), np.sort(part.expected, None))):
+    if all(close(np.sort(part.found, None), np.sort(part.expected, None)) for part in parts):
         return "has the right numbers in another order"
     return ""
 
 
 def function_of_right(parts: list[Part]) -> str:
     """Name a simple function of the right answer."""
-    functions: dict[str, Callable[[Any], Any]] = {
-        "is the square of what it should be": np.square,
-        "is the square root of what it should be": np.sqrt,
-        "is one divided by what it should be": np.reciprocal,
-        "is one minus what it should be": lambda right: 1 - right,
-        "is the logarithm of what it should be": np.log,
-        "is minus the logarithm of what it should be": lambda right: -np.log(right),
-        "is the exponential of what it should be": np.exp,
-    }
-    for phrase, function in functions.items():
-        with np.errstate(all="ignore"):
-            if _all(parts, lambda part, f=function: close(part.found, f(part.expected * 1.0))):
-                return phrase
-    for phrase in ("is the square of what it should be", "is the square root of what it should be"):
-        with np.errstate(all="ignore"):
-            factors = _factors((part.found, functions[phrase](part.expected * 1.0)) for part in parts)
-        if factors and _are_equal(factors) and any(part.found.size > 1 for part in parts):
-            return f"is {_number(factors[0])} times{phrase.removeprefix('is')}"
+    for words, function in FUNCTIONS.items():
+        if all(close(part.found, function(part.expected)) for part in parts):
+            return f"is {words} what it should be"
+    if all(part.found.size <= 1 for part in parts):
+        return ""
+    for words in ("the square of", "the square root of"):
+        number = _common_factor((part.found, FUNCTIONS[words](part.expected)) for part in parts)
+        if number is not None:
+            return f"is {_number(number)} times {words} what it should be"
     return ""
 
 
 def rounded(parts: list[Part]) -> str:
     """Name the error of an approximation."""
+    if not _have_right_shape(parts):
+        return ""
     errors = []
     for part in parts:
-        if part.found.shape != part.expected.shape:
-            return ""
-        errors.append(float(abs(part.difference).max() / max(abs(part.expected).max(), TINY)))
+        scale = max(abs(part.expected).max(), TINY)
+        errors.append(float(abs(part.difference).max() / scale))
     if max(errors) > SMALL:
         return ""
     return (
@@ -349,18 +348,14 @@ def rounded(parts: list[Part]) -> str:
 def by_rows(parts: list[Part]) -> str:
     """Name the row, the first or the last, that alone is right or wrong."""
     masks = _wrong_rows([part for part in parts if part.expected.ndim and len(part.expected) > 2])
-    if not masks or all(mask.all() for mask in masks):
-        return ""
     what = "entry" if all(part.expected.ndim == 1 for part in parts) else "row"
-    patterns: dict[str, Callable[[Any], Any]] = {
-        f"is right in the first {what} only": lambda mask: mask[1:].all() and not mask[0],
-        f"is right in the last {what} only": lambda mask: mask[:-1].all() and not mask[-1],
-        f"is wrong in the first {what} only": lambda mask: mask[0] and not mask[1:].any(),
-        f"is wrong in the last {what} only": lambda mask: mask[-1] and not mask[:-1].any(),
-    }
-    for phrase, expected in patterns.items():
-        if all(len(mask) > 2 and expected(mask) for mask in masks):
-            return phrase
+    for where, index in {"first": 0, "last": -1}.items():
+        at_edge = {bool(mask[index]) for mask in masks}
+        elsewhere = {bool(is_wrong) for mask in masks for is_wrong in np.delete(mask, index)}
+        if at_edge == {False} and elsewhere == {True}:
+            return f"is right in the {where} {what} only"
+        if at_edge == {True} and elsewhere == {False}:
+            return f"is wrong in the {where} {what} only"
     return ""
 
 
@@ -369,21 +364,15 @@ def large(parts: list[Part]) -> str:
 
     The number is an argument's entry at the same index, or else the right answer's.
     """
-    if any(part.found.shape != part.expected.shape or part.found.size < SIZE for part in parts):
+    if not _are_large_enough(parts):
         return ""
-    by_part = [wrong_entries(part) for part in parts]
     clear = flat([is_clear(part) for part in parts])
-    wrong = flat(by_part)[clear]
+    wrong = flat([wrong_entries(part) for part in parts])[clear]
     if wrong.all() or wrong.sum() < FEWEST:
         return ""
-    for name in _common(parts):
-        arrays = [part.arguments[name] for part in parts]
-        if any(np.shape(array) != part.expected.shape for array, part in zip(arrays, parts, strict=True)):
-            continue
+    for name, arrays in _arguments_like(parts):
         values = flat(arrays)[clear]
-        if np.iscomplexobj(values):
-            continue
-        phrase = _by_sign(wrong, values, name) or _by_threshold(wrong, values, name)
+        phrase = "" if np.iscomplexobj(values) else _by_value(wrong, values, name)
         if phrase:
             return phrase
     expected = flat([part.expected for part in parts])[clear]
@@ -393,37 +382,33 @@ def large(parts: list[Part]) -> str:
         return "is not zero where it should be"
     if not np.any(expected[~wrong]):  # a zero is right by any factor, and tells nothing
         return ""
-    what = "the right number"
-    return _by_sign(wrong, expected, what) or _by_threshold(wrong, expected, what)
+    return _by_value(wrong, expected, "the right number")
 
 
 def kept(parts: list[Part]) -> str:
     """Name an argument whose entries the part has, wherever it is wrong."""
-    if any(part.found.shape != part.expected.shape or part.found.size < SIZE for part in parts):
+    if not _are_large_enough(parts):
         return ""
     masks = [wrong_entries(part) for part in parts]
     if sum(mask.sum() for mask in masks) < FEWEST:
         return ""
     for name in _common(parts):
-        pairs = [(part, mask, part.arguments[name]) for part, mask in zip(parts, masks, strict=True)]
-        if any(np.shape(array) not in ((), part.expected.shape) for part, _, array in pairs):
+        if any(np.shape(part.arguments[name]) not in ((), part.expected.shape) for part in parts):
             continue
-        if all(np.all((part.found == array)[mask]) for part, mask, array in pairs):
+        pairs = zip(parts, masks, strict=True)
+        if all(np.all((part.found == part.arguments[name])[mask]) for part, mask in pairs):
             return f"is {name} wherever it is wrong"
     return ""
 
 
 def at_value(parts: list[Part]) -> str:
     """Name one or two values of an argument, such as the ends of an interval, where alone a part is wrong."""
-    if any(part.found.shape != part.expected.shape or part.found.size < SIZE for part in parts):
+    if not _are_large_enough(parts):
         return ""
     wrong = flat([wrong_entries(part) for part in parts])
     if wrong.sum() < FEWEST or wrong.all():
         return ""
-    for name in _common(parts):
-        arrays = [part.arguments[name] for part in parts]
-        if any(np.shape(array) != part.expected.shape for array, part in zip(arrays, parts, strict=True)):
-            continue
+    for name, arrays in _arguments_like(parts):
         values = flat(arrays)
         at = np.unique(values[wrong])
         if len(at) <= 2 and wrong.sum() > len(at) and len(np.unique(values)) > 4 * len(at):
@@ -443,6 +428,11 @@ def flat(arrays: list[Any]) -> Any:
     (entries,) array
     """
     return np.concatenate([np.ravel(array) for array in arrays])
+
+
+def _by_value(wrong: Any, values: Any, what: str) -> str:
+    """Return a phrase if a value decides which entries are wrong: its sign, or whether it is large."""
+    return _by_sign(wrong, values, what) or _by_threshold(wrong, values, what)
 
 
 def _by_sign(wrong: Any, values: Any, what: str) -> str:
@@ -472,7 +462,7 @@ def _by_threshold(wrong: Any, values: Any, what: str) -> str:
 
 def one_in_a_row(parts: list[Part]) -> str:
     """Name the one entry of each row that alone is wrong, or right."""
-    if any(part.expected.ndim != 2 or part.found.shape != part.expected.shape for part in parts):
+    if not _have_right_shape(parts) or any(part.expected.ndim != 2 for part in parts):
         return ""
     masks = [wrong_entries(part) for part in parts if min(part.expected.shape) > 2]
     if not masks or not all(is_clear(part).all() for part in parts):
@@ -486,26 +476,20 @@ def one_in_a_row(parts: list[Part]) -> str:
 
 def multiple_of_rows(parts: list[Part]) -> str:
     """Name a factor or an added constant that each row, or each column, has to itself."""
-    if any(part.expected.ndim < 2 or part.found.shape != part.expected.shape for part in parts):
+    if not _have_right_shape(parts) or any(part.expected.ndim < 2 for part in parts):
         return ""
     parts = [part for part in parts if min(part.expected.shape) > 2]
     if not parts:
         return ""
+    ratios = [part.found / part.expected for part in parts]
+    are_finite = all(np.isfinite(ratio).all() for ratio in ratios)
     for axis, what in ((-1, "row"), (0, "column")):
-
-        def spread(values: Any, axis: int = axis) -> Any:
-            return np.broadcast_to(values.mean(axis, keepdims=True), values.shape)
-
-        if _all(parts, lambda part, s=spread: close(part.difference, s(part.difference), CLOSE_FIT)):
+        if all(_is_constant(part.difference, axis, CLOSE_FIT) for part in parts):
             return f"is off by an added constant of its own in each {what}: a mean or a sum along the {what}"
-        with np.errstate(all="ignore"):
-            ratios = [part.found / part.expected for part in parts]
-        if all(np.isfinite(ratio).all() and close(ratio, spread(ratio), CLOSE_RATIO) for ratio in ratios):
+        if are_finite and all(_is_constant(ratio, axis, CLOSE_RATIO) for ratio in ratios):
             return f"is off by a factor of its own in each {what}"
-    for name in _common(parts):
-        if not _all(parts, lambda part, n=name: np.shape(part.arguments[n]) == part.expected.shape):
-            continue
-        if _all(parts, lambda part, n=name: _is_multiple(part.difference, part.arguments[n])):
+    for name, arrays in _arguments_like(parts):
+        if all(_is_multiple(part.difference, array) for part, array in zip(parts, arrays, strict=True)):
             return f"is off by a multiple of {name} in each row, plus a constant of the row"
     return ""
 
@@ -531,16 +515,9 @@ WHOLE: tuple[Law, ...] = (
     rounded,
 )
 WHERE: tuple[Law, ...] = (by_rows, one_in_a_row, at_value, kept, large, multiple_of_rows)
-# Powers of a size or a number that a factor may be, with their names.
-_POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
 
 
 # Helpers -------------------------------------------------------------------------------------------
-
-
-def _all(parts: list[Part], holds: Callable[..., Any]) -> bool:
-    """Tell whether something holds for a part in all questions."""
-    return all(bool(holds(part)) for part in parts)
 
 
 def multiple(found: Any, expected: Any) -> float | None:
@@ -583,6 +560,28 @@ def _are_equal(values: list[float]) -> bool:
     return bool(np.ptp(values) <= CLOSE * abs(values[0]))
 
 
+def _common_factor(pairs: Iterable[tuple[Any, Any]]) -> float | None:
+    """Return the number by which in all pairs the first array is a multiple of the second; or None."""
+    factors = _factors(pairs)
+    return factors[0] if factors and _are_equal(factors) else None
+
+
+def _is_constant(values: Any, axis: int | None = None, tolerance: float = CLOSE) -> bool:
+    """Tell whether all entries along an axis are equal except for rounding; None: all entries at all."""
+    means = values.mean(axis, keepdims=True)
+    return close(values, np.broadcast_to(means, values.shape), tolerance)
+
+
+def _have_right_shape(parts: list[Part]) -> bool:
+    """Tell whether all parts have the shape that they should have."""
+    return all(part.found.shape == part.expected.shape for part in parts)
+
+
+def _are_large_enough(parts: list[Part]) -> bool:
+    """Tell whether all parts have the right shape, and so many entries that some tell from others."""
+    return _have_right_shape(parts) and all(part.found.size >= SIZE for part in parts)
+
+
 def _scalars(parts: list[Part]) -> Iterator[tuple[str, list[float]]]:
     """List the arguments that are numbers, and the sizes of the others: name, and value in each question."""
     for name in _common(parts):
@@ -592,17 +591,26 @@ def _scalars(parts: list[Part]) -> Iterator[tuple[str, list[float]]]:
         if all(array.ndim == 1 and np.all(array == np.round(array.real)) for array in arrays):
             yield f"the sum of {name}", [float(array.real.sum()) for array in arrays]
         for axis in range(min(array.ndim for array in arrays)):
-            sizes = [array.shape[axis] for array in arrays]
-            yield f"{name}.shape[{axis}]", [float(size) for size in sizes]
+            size = f"{name}.shape[{axis}]"
+            sizes = [float(array.shape[axis]) for array in arrays]
+            yield size, sizes
             if min(sizes) > 1:
-                yield f"({name}.shape[{axis}] - 1)", [size - 1.0 for size in sizes]
-                ratios = [(size - 1) / size for size in sizes]
-                yield f"((n - 1)/n with n = {name}.shape[{axis}])", ratios
+                yield f"({size} - 1)", [n - 1 for n in sizes]
+                yield f"((n - 1)/n with n = {size})", [(n - 1) / n for n in sizes]
 
 
 def _common(parts: list[Part]) -> list[str]:
     """List the arguments that all questions have."""
     return [name for name in parts[0].arguments if all(name in part.arguments for part in parts)]
+
+
+def _arguments_like(parts: list[Part]) -> Iterator[tuple[str, list[Any]]]:
+    """List the arguments that have the shape of the right answer: name, and array in each question."""
+    for name in _common(parts):
+        arrays = [part.arguments[name] for part in parts]
+        pairs = zip(parts, arrays, strict=True)
+        if all(np.shape(array) == part.expected.shape for part, array in pairs):
+            yield name, arrays
 
 
 def broadcast(value: Any, like: Any) -> Any:
@@ -657,29 +665,30 @@ def is_clear(part: Part) -> Any:
     return wrong_entries(part) | ~is_off | (part.expected == 0)
 
 
-def _wrong_rows(parts: list[Part]) -> list[Any] | None:
-    """Return for each part a mask of the rows that are wrong; None if that can't be told."""
-    if any(part.expected.ndim < 1 or part.found.shape != part.expected.shape for part in parts):
-        return None
+def _wrong_rows(parts: list[Part]) -> list[Any]:
+    """Return for each part a mask of the rows that are wrong; none where that can't be told."""
+    if not _have_right_shape(parts):
+        return []
     masks = []
     for part in parts:
         rows = len(part.expected)
         mask = wrong_entries(part).reshape(rows, -1).any(1)
-        if not is_clear(part).reshape(rows, -1)[~mask].all():
-            return None
+        clear = is_clear(part).reshape(rows, -1)
+        if not clear[~mask].all():
+            return []
         masks.append(mask)
     return masks
 
 
 def _is_multiple(difference: Any, value: Any) -> bool:
     """Tell whether each row of a difference is a multiple of the value's row, plus a constant."""
-    if difference.shape[-1] < 4:  # two unknowns fit shorter rows too easily
+    columns = difference.shape[-1]
+    if columns < 4:  # two unknowns fit shorter rows too easily
         return False
-    rows, others = difference.reshape(-1, difference.shape[-1]), value.reshape(-1, value.shape[-1])
-    for row, other in zip(rows, others, strict=True):
+    for row, other in zip(difference.reshape(-1, columns), value.reshape(-1, columns), strict=True):
         table = np.stack([np.ones_like(other), other], 1)
-        fit = table @ np.linalg.lstsq(table, row, rcond=None)[0]
-        if not abs(row - fit).max() <= CLOSE_FIT * max(abs(row).max(), TINY):
+        coefficients, *_ = np.linalg.lstsq(table, row, rcond=None)
+        if not close(table @ coefficients, row, CLOSE_FIT):
             return False
     return True
 

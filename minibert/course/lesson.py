@@ -1,23 +1,28 @@
 """Run a notebook of the course: judge exercises, keep the reader's engine, and test claims of learning."""
 
-import ast
 import importlib.util
 import itertools
-import re
 import secrets
 from collections.abc import Mapping
-from contextlib import closing
 from types import FunctionType
 from typing import Any, TypeVar
 
-import numpy as np
-
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text
-from minibert.course import judging, mine
+from minibert.course import mine
 from minibert.course.diagnosis import diagnose
 from minibert.course.exercises import Exercise, exercises, notebook_source
-from minibert.course.judging import Judge, OnSheet, Route, engine_of, is_on_sheet, is_operation
+from minibert.course.judging import (
+    BACKWARD,
+    Judge,
+    OnSheet,
+    Route,
+    engine_of,
+    is_on_sheet,
+    is_operation,
+    keeps_reference_residual,
+)
+from minibert.course.mistakes import known_mistake, solution_of
 from minibert.course.routes import ROUTES
 from minibert.course.running import Plain, Rejected, is_open, limits, refusing
 from minibert.course.showing import Claim, Guess, Sheet, Verdict, claim
@@ -49,7 +54,6 @@ NOT_CALLED = (
     "segment_softmax_cross_entropy_backward sigmoid_cross_entropy sigmoid_cross_entropy_backward "
     "squared_error squared_error_backward"
 ).split()
-SAME = 1e-11  # largest relative difference between the answers of two functions that make the same mistake
 NEARLY = 1e-6  # a smaller relative error is not that of a wrong formula
 SHOWN = 5  # names of missing operations that are printed; more are in the proof sheet
 OPEN = "still to be written"  # the text of the verdict on an open exercise
@@ -70,17 +74,10 @@ class Lesson:
     """
 
     def __init__(self, number: str) -> None:
-        self.number = number
-        self.exercises = exercises(notebook_source(number))
-        self.verdicts: list[Verdict] = []  # in the order in which they were given
-        self.claims: list[Claim] = []  # in the order in which they were made
-        self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
-        self.tools: dict[str, FunctionType] = {}  # the functions of `mine.TOOLS` that have passed, by name
-        self._set_aside = False  # whether to rename mine.py before the first write, which would lose code
+        self._set_up(number, exercises(notebook_source(number)))
         try:
             for name, function in mine.read().items():
-                kept = self.mine if is_operation(name) else self.tools
-                kept[name] = function
+                self._kept(name)[name] = function
         except InputError as error:
             self._set_aside = True
             print(f"{error} It stays as it is, and this notebook goes on without it.")
@@ -91,6 +88,20 @@ class Lesson:
                 self._set_aside = True
         if self.mine:
             print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
+
+    def _set_up(self, number: str, exercises: list[Exercise]) -> None:
+        """Begin with nothing that has passed."""
+        self.number = number
+        self.exercises = exercises
+        self.verdicts: list[Verdict] = []  # in the order in which they were given
+        self.claims: list[Claim] = []  # in the order in which they were made
+        self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
+        self.tools: dict[str, FunctionType] = {}  # the functions of `mine.TOOLS` that have passed, by name
+        self._set_aside = False  # whether to rename mine.py before the first write, which would lose code
+
+    def _kept(self, name: str) -> dict[str, FunctionType]:
+        """Return where a function of this name is kept when it has passed."""
+        return self.mine if is_operation(name) else self.tools
 
     def check(self, function: FunctionType, *, seed: int | None = None, **route: Any) -> None:
         """Judge an exercise on fresh shapes, and print the verdict.
@@ -117,18 +128,14 @@ class Lesson:
         if seed is None:
             seed = secrets.randbelow(10**6)
         state, text = "open", OPEN
-        kept = self.mine if is_operation(name) else self.tools
-        is_kept = is_operation(name) or name in mine.TOOLS
         if not is_open(function):
-            kept.pop(name, None)  # an earlier version no longer counts, whether this one passes or not
+            self._kept(name).pop(name, None)  # an earlier version no longer counts, even if this one fails
             state, text = self._judged(function, exercise, judge, seed)
-            if state == "passed" and is_kept:
-                kept[name] = function
-        number = exercise.number if exercise else self.number
-        verdict = Verdict(number, name, state, text)
+        verdict = Verdict(exercise.number if exercise else self.number, name, state, text)
         self.verdicts.append(verdict)
         print(verdict)
-        if state == "passed" and is_kept:
+        if state == "passed" and (is_operation(name) or name in mine.TOOLS):
+            self._kept(name)[name] = function
             self._save()
 
     def _judged(
@@ -331,95 +338,31 @@ class Lesson:
         """Return a sentence that names the mistake, or tells where the answer is off; "" if none can."""
         try:
             with limits():
-                mistake = self._mistake(function, exercise, judge, seed, rejection)
+                mistake = known_mistake(function, exercise, judge, self.mine, seed, rejection)
         except Exception:  # it raises for some questions, or its answers can't be compared
             mistake = ""
         if mistake:
             return f" Likely: {mistake}"
         try:
             with limits():
-                solution = self._solution(function, exercise)
-                asked = judge.asked(function, self.mine, seed, solution)
+                solution = solution_of(exercise, function)
+                questions = judge.questions(function, self.mine, seed, solution)
                 probes = judge.probes(function, self.mine, seed, solution)
                 label = "the gradient of {}" if isinstance(judge, OnSheet) else "{}"
-                text = diagnose(asked, probes, label)
+                text = diagnose(questions, probes, label)
         except Exception:
             return ""
         return f" {text}" if text else ""
 
-    def _mistake(
-        self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int, rejection: str
-    ) -> str:
-        """Return the sentences of the known mistakes with the same wrong answers; "" if there is none.
-
-        They have to be rejected in the same words, too: numbers that are right may have been read too often.
-        """
-        name = function.__name__
-        if not exercise:
-            return ""
-        seeds = (seed, seed + 1, seed + 2)
-        answers = [list(judge.outputs(function, self.mine, each)) for each in seeds]
-        if not _tell_something(answers):
-            return ""
-        tolerance = self._tolerance(function, exercise, judge, seeds, answers)
-        sentences = []
-        for mistake in exercise.mistakes:
-            text = exercise.mistaken(mistake)
-            if not _changes_only(name, exercise, text):
-                continue
-            try:
-                mistaken = defined(text, function)[name]
-                for each, answers_of_seed in zip(seeds, answers, strict=True):
-                    with closing(judge.outputs(mistaken, self.mine, each)) as others:
-                        for answer, other in zip(answers_of_seed, others, strict=True):
-                            _require_same(answer, other, tolerance)
-                its_rejection = _rejection(judge, mistaken, self.mine, seed)
-            except Exception:  # another mistake: it raises, or the answers differ
-                continue
-            is_alike = bool(its_rejection) and _wording(its_rejection) == _wording(rejection)
-            if is_alike and mistake.sentence not in sentences:
-                sentences.append(mistake.sentence)
-        return " Or: ".join(sentences)
-
-    def _tolerance(
-        self,
-        function: FunctionType,
-        exercise: Exercise | None,
-        judge: Judge,
-        seeds: tuple[int, ...],
-        answers: list[list[Any]],
-    ) -> float:
-        """Return how near the answers of two functions have to be, to be those of the same mistake.
-
-        Where an answer is wrong although it is right except for rounding, every bit counts.
-        """
-        solution = self._solution(function, exercise)
-        if not solution:
-            return SAME
-        for each, answers_of_seed in zip(seeds, answers, strict=True):
-            with closing(judge.outputs(solution, self.mine, each)) as right:
-                if not all(map(_are_same, answers_of_seed, right)):
-                    return SAME
-        return 0.0
-
-    def _solution(self, function: FunctionType, exercise: Exercise | None) -> FunctionType | None:
-        """Return the function of an exercise's solution, which uses the names of the reader's notebook."""
-        if not exercise or not exercise.solution:
-            return None
-        solution: FunctionType = defined(exercise.solution, function)[function.__name__]
-        solution.__doc__ = solution.__doc__ or _docstrings(exercise.stub).get(function.__name__)
-        return solution
-
     def _complete(self) -> dict[str, FunctionType]:
         """Return the reader's operations, except forwards that save what minibert's backward can't use."""
-
-        def serves(name: str, method: FunctionType) -> bool:
-            backward = f"{name}{judging.BACKWARD}"
-            if backward in self.mine or not hasattr(Ops, backward):
-                return True
-            return judging.keeps_reference_residual(method)
-
-        return {name: method for name, method in self.mine.items() if serves(name, method)}
+        complete = {}
+        for name, method in self.mine.items():
+            backward = f"{name}{BACKWARD}"
+            needs_ours = backward not in self.mine and hasattr(Ops, backward)
+            if not needs_ours or keeps_reference_residual(method):
+                complete[name] = method
+        return complete
 
 
 def _judge_of(name: str, route: dict[str, Any]) -> Judge:
@@ -431,91 +374,6 @@ def _judge_of(name: str, route: dict[str, Any]) -> Judge:
     if name in ROUTES:
         return ROUTES[name]
     raise InputError(f"{name} has no gradient check; give draw= and same_as=, law= or gradient_of=.")
-
-
-def defined(text: str, function: FunctionType) -> dict[str, Any]:
-    """Run code that uses the global names of a function's notebook.
-
-    Parameters
-    ----------
-    text : str
-        Python.
-    function : function
-        A function of the notebook.
-
-    Returns
-    -------
-    dict
-        The global names afterwards. Those of the notebook itself do not change.
-    """
-    namespace = dict(function.__globals__)
-    exec(text, namespace)
-    return namespace
-
-
-def _docstrings(code: str) -> dict[str, str | None]:
-    """Return the docstrings of the functions that some code defines, by name."""
-    functions = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
-    return {node.name: ast.get_docstring(node) for node in functions}
-
-
-def _changes_only(name: str, exercise: Exercise, mistaken: str) -> bool:
-    """Tell whether a mistake is in this function, and in no other that the exercise asks for."""
-    changed = []
-    for before, after in zip(ast.parse(exercise.solution).body, ast.parse(mistaken).body, strict=False):
-        if ast.dump(before) != ast.dump(after):
-            changed.append(getattr(before, "name", ""))
-    return name in changed and not set(changed) & (set(exercise.functions) - {name})
-
-
-def _rejection(judge: Judge, function: FunctionType, methods: dict[str, Any], seed: int) -> str:
-    """Return the sentence with which a function is rejected, "" if it is not."""
-    try:
-        judge.judge(function, methods, seed)
-    except Rejected as wrong:
-        return str(wrong)
-    return ""
-
-
-def _wording(sentence: str) -> str:
-    """Return a sentence with every number left out: two that differ only in numbers say the same."""
-    return re.sub(r"-?\d[\d.]*(e[+-]?\d+)?", "", sentence)
-
-
-def _tell_something(answers: Any) -> bool:
-    """Tell whether answers can tell mistakes apart.
-
-    They can't if all of their numbers are zero or not finite, or if every question has the same answer.
-    """
-    first, *others = [answer for answers_of_seed in answers for answer in answers_of_seed]
-    if all(_are_same(other, first) for other in others):
-        return False
-    arrays = [np.asarray(leaf) for leaf in judging.leaves(answers)]
-    numbers = [array for array in arrays if array.dtype.kind in "fc"]
-    if len(numbers) < len(arrays):
-        return True
-    return any(np.any(array) and np.isfinite(array).all() for array in numbers)
-
-
-def _require_same(found: Any, expected: Any, tolerance: float) -> None:
-    """Raise Rejected unless two answers are the same, with infinities and NaNs in the same places."""
-    judging.require_alike(found, expected)
-    for leaf, right in zip(judging.leaves(found), judging.leaves(expected), strict=True):
-        pair = np.asarray(leaf), np.asarray(right)
-        if pair[1].dtype.kind in "fc":
-            is_finite = np.isfinite(pair[1])
-            judging.compare(np.where(is_finite, 0, pair[0]), np.where(is_finite, 0, pair[1]), 0.0)
-            leaf, right = (np.where(is_finite, array, 0) for array in pair)
-        judging.compare(leaf, right, tolerance)
-
-
-def _are_same(found: Any, expected: Any) -> bool:
-    """Tell whether two answers are the same except for rounding."""
-    try:
-        _require_same(found, expected, SAME)
-    except Rejected:
-        return False
-    return True
 
 
 def begin(number: str) -> Lesson:

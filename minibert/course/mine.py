@@ -1,7 +1,6 @@
 """Write the reader's engine to mine.py, and read what an earlier notebook has written there."""
 
 import ast
-import inspect
 import sys
 import textwrap
 from math import isfinite
@@ -12,6 +11,7 @@ from typing import Any
 from minibert.base.errors import InputError
 from minibert.base.files import read_bytes
 from minibert.course.judging import is_operation
+from minibert.course.running import SOURCE, source_of
 
 FILE = Path("mine.py")
 # Functions that the last run uses in addition to operations, with the exercises that ask for them.
@@ -25,7 +25,6 @@ TOOLS = {
 }
 VERSION = "minibert course, version 1"
 _HEAD = f'"""Your engine, operation by operation. Each notebook adds what it asked for ({VERSION})."""'
-_SOURCE = "__course_source__"  # attribute with a function's source as it was read: the file may change later
 
 
 def text_of(methods: dict[str, FunctionType]) -> str:
@@ -46,7 +45,7 @@ def text_of(methods: dict[str, FunctionType]) -> str:
     for name, method in methods.items():
         _collect(method, needed)
         if not is_operation(name):
-            needed[name] = _source(method)
+            needed[name] = source_of(method)
     imports = sorted({text for text in needed.values() if text.startswith(("import ", "from "))})
     others = [text for text in needed.values() if text not in imports]
     lines_of_imports = "\n".join(imports)
@@ -55,7 +54,7 @@ def text_of(methods: dict[str, FunctionType]) -> str:
     tools = [name for name in methods if not is_operation(name)]
     for name, method in methods.items():
         if name not in tools:
-            parts.append(textwrap.indent(_source(method), "    "))
+            parts.append(textwrap.indent(source_of(method), "    "))
     engine = "\n\n".join(parts)
     entries = ", ".join(f"{name}={name}" for name in tools)
     table_of_tools = [f"TOOLS = dict({entries})"] if tools else []
@@ -93,20 +92,12 @@ def read() -> dict[str, FunctionType]:
         function = methods.get(node.name) or module.get(node.name)
         if function:
             segment = ast.get_source_segment(text, node, padded=True) or ""
-            setattr(function, _SOURCE, textwrap.dedent(segment))
+            setattr(function, SOURCE, textwrap.dedent(segment))
     return {
         name: method
         for name, method in methods.items()
         if isinstance(method, FunctionType) and (is_operation(name) or name in TOOLS)
     }
-
-
-def _source(function: FunctionType) -> str:
-    """Return the source of a function as it was when it was read."""
-    source = getattr(function, _SOURCE, None)
-    if not source:
-        source = textwrap.dedent(inspect.getsource(function))
-    return str(source).strip("\n")
 
 
 def _collect(function: FunctionType, needed: dict[str, str]) -> None:
@@ -115,9 +106,9 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
         value = function.__globals__[name]
         existing = needed.get(name)
         if _is_readers(value):
-            if existing != _source(value):
+            if existing != source_of(value):
                 _collect(value, needed)
-            needed[name] = _source(value)
+            needed[name] = source_of(value)
         else:
             definition = _definition(name, value)
             if not definition:
@@ -133,7 +124,7 @@ def _global_names(function: FunctionType) -> list[str]:
     """List the global names that a function uses, in alphabetical order."""
     used = set()
     local = {function.__name__}
-    for node in ast.walk(ast.parse(_source(function))):
+    for node in ast.walk(ast.parse(source_of(function))):
         if isinstance(node, ast.arg):
             local.add(node.arg)
         if isinstance(node, ast.FunctionDef):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from minibert.base.errors import InputError
 from minibert.base.files import read_bytes
-from minibert.course.exercises import Exercise, cells, exercises, notebook_folder
+from minibert.course.exercises import Exercise, cells, exercises, notebook_sources
 
 # Minutes that an exercise takes, estimated by one person and not measured with a class. USUAL is for those
 # that MINUTES does not list.
@@ -108,7 +108,7 @@ def plans(numbers: Iterable[str] = ()) -> list[Plan]:
     InputError
         When the course has no chapter of one of the numbers.
     """
-    paths = {path.name[:2]: path for path in sorted(notebook_folder().glob("[0-9][0-9]_*.py"))}
+    paths = notebook_sources()
     wanted = list(numbers) or list(paths)
     for number in wanted:
         if number not in paths:
@@ -126,9 +126,10 @@ def _plan(path: Path) -> Plan:
     headings = {number: (level, name) for number, level, name in _HEADING.findall(source)}
     tasks = []
     for exercise in exercises(path):
-        level, name = headings[exercise.number]
-        minutes = MINUTES.get(exercise.number, USUAL[level])
-        tasks.append(Task(exercise.number, name, level, minutes, exercise))
+        number = exercise.number
+        level, name = headings[number]
+        minutes = MINUTES.get(number, USUAL[level])
+        tasks.append(Task(number, name, level, minutes, exercise))
     reading = max(5, 5 * round(words / WORDS_A_MINUTE / 5))  # a multiple of five minutes
     return Plan(path.name[:2], title, reading, tuple(tasks), path.stem)
 
@@ -171,8 +172,7 @@ def glossary() -> str:
     str
         Markdown.
     """
-    paths = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
-    entries = [entry for path in paths for entry in terms(path)]
+    entries = [entry for path in notebook_sources().values() for entry in terms(path)]
     lines = ["# Glossary", ""]
     for entry in sorted(entries, key=lambda entry: (entry.term.lower(), entry.chapter)):
         lines.append(f"- **{entry.term}** ({entry.chapter}): {entry.meaning}")

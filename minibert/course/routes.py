@@ -23,7 +23,8 @@ from minibert.core.ops.erf import erfc
 from minibert.core.optim import AdamW
 from minibert.core.params import Parameters
 from minibert.core.step import HostSteps, MaskedAndNext
-from minibert.course.judging import BOUND, Route
+from minibert.course.comparing import BOUND
+from minibert.course.judging import Route
 from minibert.model.ops import Ops
 
 STEP = 1e-30  # size of the complex step
@@ -31,7 +32,7 @@ TILT = 1e-7  # size of a complex step that a reader can see in print; its square
 NEAR = 0.05  # largest relative error of an approximate derivative
 LARGE = 1e3  # how often a derivative of the functions that are drawn can't be as large as their value
 CUBIC = 0.044715  # coefficient of the cubic term in GELU's tanh form
-LENGTH = 8  # most tokens of a sequence in the small problem of a training step
+LENGTH, VOCABULARY = 8, 17  # most tokens of a sequence, and pieces, in the small problem of a training step
 NEVER_TAKEN = 4  # index of a row that no other row is a copy of
 Arrays = tuple[Any, ...]
 
@@ -167,9 +168,8 @@ def _draw_one_of_x(rng: np.random.Generator) -> Arrays:
 
 
 def _one_of_x(dy: Any, weight: Any, t: int, k: int) -> float:
-    moved = np.zeros((len(dy), len(weight)), complex)
-    moved[t, k] = STEP * 1j
-    return float((dy * (moved @ weight)).sum().imag / STEP)
+    x = np.zeros((len(dy), len(weight)))
+    return float(_gradient(lambda x: (dy * (x @ weight)).sum(), x)[t, k])
 
 
 def _draw_one_of_weight(rng: np.random.Generator) -> Arrays:
@@ -179,9 +179,8 @@ def _draw_one_of_weight(rng: np.random.Generator) -> Arrays:
 
 
 def _one_of_weight(dy: Any, x: Any, k: int, n: int) -> float:
-    moved = np.zeros((x.shape[1], dy.shape[1]), complex)
-    moved[k, n] = STEP * 1j
-    return float((dy * (x @ moved)).sum().imag / STEP)
+    weight = np.zeros((x.shape[1], dy.shape[1]))
+    return float(_gradient(lambda weight: (dy * (x @ weight)).sum(), weight)[k, n])
 
 
 def _draw_one_of_bias(rng: np.random.Generator) -> Arrays:
@@ -189,10 +188,13 @@ def _draw_one_of_bias(rng: np.random.Generator) -> Arrays:
     return rng.standard_normal((T, N)), int(rng.integers(N))
 
 
+def _of_bias(dy: Any) -> Any:
+    """Differentiate by a vector that is added to each row."""
+    return _gradient(lambda bias: (dy * (np.zeros(dy.shape) + bias)).sum(), np.zeros(dy.shape[1]))
+
+
 def _one_of_bias(dy: Any, n: int) -> float:
-    moved = np.zeros(dy.shape[1], complex)
-    moved[n] = STEP * 1j
-    return float((dy * (np.zeros(dy.shape) + moved)).sum().imag / STEP)
+    return float(_of_bias(dy)[n])
 
 
 LINEAR = {
@@ -303,13 +305,16 @@ def _elementwise(f: Any, arguments: Arrays) -> Iterator[Any]:
 def _draw_suspects(rng: np.random.Generator) -> Arrays:
     """Draw a function with its gradients, about half of which are wrong in one of four ways."""
     T, K, N = rng.permutation(np.arange(2, 7))[:3]
-    arguments = tuple(rng.standard_normal(shape) for shape in ((T, K), (K, N), (N,), (int(K) + 1,)))
-    f = partial(_layer_loss, rng.standard_normal((T, N)), 10.0 ** rng.integers(-6, 7))
+    shapes = (T, K), (K, N), (N,), (int(K) + 1,)
+    arguments = tuple(map(rng.standard_normal, shapes))
+    u = rng.standard_normal((T, N))
+    f = partial(_layer_loss, u, 10.0 ** rng.integers(-6, 7))
     gradients = [np.array(gradient) for gradient in _elementwise(f, arguments)]
     for index in np.flatnonzero(rng.random(3) < 0.5):
         gradient = gradients[index]
-        kind, size = rng.integers(4), abs(gradient).max()
-        at = tuple(rng.integers(n) for n in gradient.shape)
+        kind = rng.integers(4)
+        size = abs(gradient).max()
+        at = tuple(map(rng.integers, gradient.shape))
         if kind == 0:  # a single wrong entry
             gradient[at] += rng.choice([1e-5 * size, np.nan])
         elif kind == 1:  # the wrong sign
@@ -326,8 +331,8 @@ def _by_entries(f: Any, arguments: Arrays, gradients: Arrays, rng: Any) -> list[
     """List the indices of the wrong gradients, by comparing every entry."""
     wrong = []
     for index, (exact, gradient) in enumerate(zip(_elementwise(f, arguments), gradients, strict=True)):
-        is_close = exact.shape == gradient.shape and abs(exact - gradient).max() <= 1e-9 * abs(exact).max()
-        if not is_close:
+        has_shape = exact.shape == gradient.shape
+        if not has_shape or not abs(exact - gradient).max() <= 1e-9 * abs(exact).max():
             wrong.append(index)
     return wrong
 
@@ -341,7 +346,9 @@ JUDGE = {"wrong_gradients": Route(_draw_suspects, same_as=_by_entries, times=40)
 def _draw_taken(rng: np.random.Generator) -> Arrays:
     M, H = _sizes(rng, 2)
     rows = rng.integers(NEVER_TAKEN, size=M)
-    t = int(rng.choice(rows)) if rng.random() < 0.8 else NEVER_TAKEN
+    t = NEVER_TAKEN
+    if rng.random() < 0.8:
+        t = int(rng.choice(rows))
     return rng.standard_normal((M, H)), rows, t
 
 
@@ -389,10 +396,6 @@ def _of_gamma(dy: Any, n: Any) -> Any:
     return _gradient(lambda gamma: (dy * (gamma * n)).sum(), np.zeros(dy.shape[1]))
 
 
-def _of_beta(dy: Any) -> Any:
-    return _gradient(lambda beta: (dy * (beta + np.zeros(dy.shape))).sum(), np.zeros(dy.shape[1]))
-
-
 def _draw_rstd(rng: np.random.Generator) -> Arrays:
     dn, c = rng.standard_normal((2, int(rng.integers(3, 9))))
     return dn, c
@@ -426,7 +429,7 @@ NORMS = {
         _draw_below_scale, same_as=lambda dy, gamma: np.stack([np.diag(gamma) @ row for row in dy])
     ),
     "d_gamma": Route(_draw_two_alike, same_as=_of_gamma),
-    "d_beta": Route(_draw_rows, same_as=_of_beta),
+    "d_beta": Route(_draw_rows, same_as=_of_bias),
     "d_rstd": Route(
         _draw_rstd, same_as=lambda dn, c: float(_derivative(lambda rstd: (dn * c * rstd).sum(), 1.0))
     ),
@@ -548,11 +551,12 @@ def counted_losses(ids: Any, left: Any, target: Any, V: int, strength: float) ->
 
 
 def _small_sequence(rng: np.random.Generator) -> Sequence:
-    """Draw a sequence of ids below 17, with one or two tokens to predict and a next-sentence label."""
+    """Draw a sequence with one or two tokens to predict and a next-sentence label."""
     n = int(rng.integers(3, LENGTH + 1))
-    chosen = rng.permutation(n)[: rng.integers(1, 3)]
-    labels = rng.integers(17, size=len(chosen))
-    pieces = rng.integers(17, size=n)
+    order = rng.permutation(n)
+    chosen = order[: rng.integers(1, 3)]
+    labels = rng.integers(VOCABULARY, size=len(chosen))
+    pieces = rng.integers(VOCABULARY, size=n)
     segments = np.arange(n) * 2 // n  # the first half is A, the second B
     is_next = int(rng.integers(2))
     return Sequence(pieces, segments, np.sort(chosen), labels, is_next)
@@ -560,15 +564,21 @@ def _small_sequence(rng: np.random.Generator) -> Sequence:
 
 def _draw_step(rng: np.random.Generator) -> Arrays:
     """Draw the state before a step in the middle of a run, of a model with a few hundred parameters."""
-    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config = BertConfig.from_size("1-6-2", vocab_size=17, max_position_embeddings=LENGTH, **no_dropout)
-    count = Parameters(config).count()
+    config = BertConfig.from_size(
+        "1-6-2",
+        vocab_size=VOCABULARY,
+        max_position_embeddings=LENGTH,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     batch = Batch.pack([_small_sequence(rng) for _ in range(5)])
-    deviations = np.array([[0.5], [0.05], [0.05]])  # standard deviations of parameters, m, and the root of v
-    flat, m, root = rng.standard_normal((3, count)) * deviations
+    flat, m, root_of_v = rng.standard_normal((3, Parameters(config).count()))
+    flat *= 0.5
+    m *= 0.05
+    v = (0.05 * root_of_v) ** 2
     rate = float(10 ** rng.uniform(-3, -1))
     number = int(rng.integers(1, 9))
-    return Ops(), config, flat, m, root * root, batch, number, rate
+    return Ops(), config, flat, m, v, batch, number, rate
 
 
 def library_step(
@@ -598,7 +608,9 @@ def library_step(
     """
     params = Parameters(config, flat.copy())
     optimizer = AdamW(params.flat, params.decayed)
-    optimizer.m, optimizer.v, optimizer.updates = m.copy(), v.copy(), number - 1
+    optimizer.m = m.copy()
+    optimizer.v = v.copy()
+    optimizer.updates = number - 1
     steps = HostSteps(ops, params, optimizer, MaskedAndNext(config, seed=0))
     metrics = steps.step((batch,), number - 1, rate)
     return params.flat, optimizer.m, optimizer.v, metrics["loss"]
@@ -618,8 +630,11 @@ def _over_all_pieces(gradients: list[Any], counts: list[int]) -> Any:
 
 def _draw_context(rng: np.random.Generator) -> Arrays:
     lengths = rng.permutation([0, 1, 7, 12, int(rng.integers(20, 30))])
-    T = int(lengths.sum())
-    return np.arange(100, 100 + T), np.concatenate([[0], np.cumsum(lengths)]), rng.random(T) < 0.7, rng
+    cu_seqlens = np.concatenate([[0], np.cumsum(lengths)])
+    T = int(cu_seqlens[-1])
+    ids = np.arange(100, 100 + T)
+    movable = rng.random(T) < 0.7
+    return ids, cu_seqlens, movable, rng
 
 
 def _only_shuffled(answer: Any, ids: Any, cu_seqlens: Any, movable: Any, rng: Any) -> str | None:

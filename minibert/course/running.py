@@ -4,6 +4,7 @@ import inspect
 import io
 import signal
 import sys
+import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from minibert.base.terminal import counted
 
 SECONDS = 10.0  # limit of processor time for one check
 LATER = 0.01  # seconds between two looks at whether Numba is still compiling
+SOURCE = "__course_source__"  # attribute with the source of a function that was made from text
 SHOWN = 1_000  # characters that are shown of what a function prints
 
 
@@ -171,6 +173,28 @@ def is_open(function: FunctionType) -> bool:
     code = function.__code__
     empty = code.co_code in (bare.__code__.co_code, described.__code__.co_code)
     return empty and set(code.co_consts) <= {None, ..., function.__doc__}
+
+
+def source_of(function: FunctionType) -> str:
+    """Return the source of a function as it was when it was defined: a file may change later.
+
+    Parameters
+    ----------
+    function : function
+        Whoever made it from text may have kept its source as the attribute `SOURCE`.
+
+    Returns
+    -------
+    str
+        Python, without the indentation of a method.
+
+    Raises
+    ------
+    OSError, TypeError
+        When it has no source that can be read.
+    """
+    kept = getattr(function, SOURCE, "")
+    return str(kept or textwrap.dedent(inspect.getsource(function))).strip("\n")
 
 
 def call(function: FunctionType, *args: Any, **kwargs: Any) -> Any:

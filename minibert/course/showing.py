@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
-from minibert.course.judging import BOUND, compare
+from minibert.course.comparing import BOUND, compare
 from minibert.course.running import Rejected
 from minibert.reports.markup import shown
 from minibert.tasks.metrics.intervals import bootstrap, mean_of

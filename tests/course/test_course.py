@@ -23,8 +23,8 @@ from course import (
 
 import minibert.course.lesson as lessons
 import minibert.course.running as running
+from minibert.course.comparing import BOUND, compare
 from minibert.course.exercises import cells, exercises
-from minibert.course.judging import BOUND, compare
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.md")
 SHARE = float(os.environ.get("COURSE_SHARE", "0.05"))  # of the mutants; `make test-course` takes all

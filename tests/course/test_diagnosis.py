@@ -10,9 +10,10 @@ import pytest
 from course import execute, execute_definitions, notebooks
 
 from minibert import course
-from minibert.course.diagnosis import Asked, Probe, diagnose, names_in, parts_of
+from minibert.course.comparing import compare
+from minibert.course.diagnosis import Probe, Question, diagnose, names_in, parts_of
 from minibert.course.exercises import exercises
-from minibert.course.judging import _cases, compare
+from minibert.course.judging import _cases
 from minibert.course.running import Rejected
 from minibert.model.ops import Ops
 
@@ -33,11 +34,11 @@ def same_draws():
 
 def told(wrong, arguments=None, probes=()):
     """What is said of a function of the right answers."""
-    asked = []
+    questions = []
     for number, right in enumerate(TABLES):
         given = {} if arguments is None else arguments(number)
-        asked.append(Asked({"dx": wrong(right), "db": right[0]}, {"dx": right, "db": right[0]}, given))
-    return diagnose(asked, list(probes))
+        questions.append(Question({"dx": wrong(right), "db": right[0]}, {"dx": right, "db": right[0]}, given))
+    return diagnose(questions, list(probes))
 
 
 @pytest.mark.parametrize(
@@ -90,17 +91,17 @@ def _place(right):
 
 def test_a_right_answer_is_not_diagnosed_and_exchanged_parts_are_named():
     assert told(lambda right: right) == ""
-    asked = [
-        Asked({"dq": y, "dk": x}, {"dq": x, "dk": y}, {}) for x, y in zip(TABLES, TABLES[1:], strict=False)
+    questions = [
+        Question({"dq": y, "dk": x}, {"dq": x, "dk": y}, {}) for x, y in zip(TABLES, TABLES[1:], strict=False)
     ]
-    assert diagnose(asked, []) == "dq is what dk should be. dk is what dq should be."
+    assert diagnose(questions, []) == "dq is what dk should be. dk is what dq should be."
 
 
 def test_a_probe_is_named_only_if_everything_becomes_right():
     noise = RNG.standard_normal((9, 9))
 
     def ask(wrong):
-        return lambda: [Asked({"dx": wrong(y), "db": y[0]}, {"dx": y, "db": y[0]}, {}) for y in TABLES]
+        return lambda: [Question({"dx": wrong(y), "db": y[0]}, {"dx": y, "db": y[0]}, {}) for y in TABLES]
 
     def spoilt(right):
         return right + noise[: len(right), : right.shape[1]]
@@ -111,12 +112,12 @@ def test_a_probe_is_named_only_if_everything_becomes_right():
 
 
 def test_variants_tell_what_an_error_depends_on():
-    asked = [
-        Asked({"dx": (1 + ("dropout" in variant)) * x}, {"dx": x}, {}, variant)
+    questions = [
+        Question({"dx": (1 + ("dropout" in variant)) * x}, {"dx": x}, {}, variant)
         for variant in ("", "dropout", "causal", "causal dropout")
         for x in TABLES
     ]
-    assert "It is right without “dropout”, and wrong with it." in diagnose(asked, [])
+    assert "It is right without “dropout”, and wrong with it." in diagnose(questions, [])
 
 
 def test_names_of_results_are_read_from_the_docstring():
@@ -138,11 +139,11 @@ def test_names_of_results_are_read_from_the_docstring():
 def of_answers(pairs, arguments=None):
     """What is said of wrong answers, each with the right one."""
     arguments = arguments or [{} for _ in pairs]
-    asked = [
-        Asked(parts_of(found, []), parts_of(right, []), given)
+    questions = [
+        Question(parts_of(found, []), parts_of(right, []), given)
         for (found, right), given in zip(pairs, arguments, strict=True)
     ]
-    return diagnose(asked, [])
+    return diagnose(questions, [])
 
 
 def test_a_single_number_is_not_called_an_array():
@@ -261,14 +262,14 @@ def test_a_part_is_told_by_other_arguments_that_it_would_be_right_for():
     wrong = [(right + noise[: len(right), : right.shape[1]], right) for right in TABLES]
 
     def ask(answers):
-        return lambda: [Asked({"dx": right}, {"dx": found}, {}) for found, right in answers]
+        return lambda: [Question({"dx": right}, {"dx": found}, {}) for found, right in answers]
 
-    asked = [Asked({"dx": found}, {"dx": right}, {}) for found, right in wrong]
+    questions = [Question({"dx": found}, {"dx": right}, {}) for found, right in wrong]
     other = Probe("b were 0", ask([(right, 2 * right) for _, right in wrong]), as_if=True)
     same = Probe("q and k were exchanged", ask(wrong), as_if=True)
-    assert "It answers as if q and k were exchanged." in diagnose(asked, [other, same])
-    assert "as if" not in diagnose(asked, [other])
-    assert "as if" not in diagnose(asked[:2], [same])  # too few to be sure
+    assert "It answers as if q and k were exchanged." in diagnose(questions, [other, same])
+    assert "as if" not in diagnose(questions, [other])
+    assert "as if" not in diagnose(questions[:2], [same])  # too few to be sure
 
 
 @pytest.mark.parametrize(
@@ -361,11 +362,11 @@ def test_a_constant_in_complex_numbers_is_added():
 
 
 def test_a_saved_part_is_named_as_a_factor():
-    asked = []
+    questions = []
     for table in TABLES:
         saved = {"the saved n": table * table[:, :1], "the saved r": table[:, :1]}
-        asked.append(Asked(saved | {"the saved n": table}, saved, {}))
-    assert "The saved n lacks the factor the right saved r." in diagnose(asked, [])
+        questions.append(Question(saved | {"the saved n": table}, saved, {}))
+    assert "The saved n lacks the factor the right saved r." in diagnose(questions, [])
 
 
 def test_as_many_wrong_entries_as_are_not_zero_are_not_the_same_entries():

@@ -15,6 +15,7 @@ from course import execute, execute_definitions, notebooks
 from numba.core.compiler_lock import global_compiler_lock
 from training_cases import loss_and_gradients, model_and_batch
 
+import minibert.course.comparing as comparing
 import minibert.course.exercises as book
 import minibert.course.judging as judging
 import minibert.course.lesson as lessons
@@ -491,7 +492,7 @@ def test_sealed_engine_trains_when_all_is_written(lesson):
 
 def test_any_seed_asks_at_two_sets_of_shapes():
     for seed in (0, 1):
-        asked = judging.OnSheet().asked(linear_backward(RIGHT), {}, seed)
+        asked = judging.OnSheet().questions(linear_backward(RIGHT), {}, seed)
         for variant in ("", "square"):
             shapes = {one.arguments["dy"].shape for one in asked if one.variant == variant}
             assert len(shapes) == 2, (seed, variant)
@@ -502,7 +503,7 @@ def test_a_gradient_of_one_of_several_arguments_is_asked_for():
         return dn * rstd + 2 * d_variance * c / len(c)
 
     error, about = routes.ROUTES["d_centred"].judge(d_centred, {}, 0)
-    assert error < judging.BOUND and about == "5 fresh questions, by the complex step"
+    assert error < comparing.BOUND and about == "5 fresh questions, by the complex step"
 
 
 def test_a_figure_is_shown_with_its_words_and_closed(monkeypatch):
@@ -584,7 +585,7 @@ def test_every_draw_of_arguments_depends_on_its_seed_alone(name):
 @pytest.mark.parametrize("answer", [routes._one_of_x, routes._one_of_bias])
 def test_rounds_of_questions_end_as_soon_as_there_are_enough(answer):
     route = next(route for route in routes.ROUTES.values() if route.same_as is answer)
-    asked = route.asked(answer, {}, 0, None)
+    asked = route.questions(answer, {}, 0, None)
     in_a_round = min(route.times, judging.ENOUGH)
     assert len(asked) - in_a_round < judging.ENOUGH <= len(asked)
 
