@@ -211,7 +211,7 @@ class Run(ABC):
     def plan_text(self) -> str:
         """Describe the number of steps, the optimizer and its rate in a sentence."""
         o = self.options
-        optimizer = KINDS[str(o.optimizer)].__name__
+        optimizer = KINDS[cast(str, o.optimizer)].__name__
         return (
             f"{counted(self.epochs, 'epoch')} of {counted(self.epoch_steps, 'step')} of {o.batch_size}: "
             f"{counted(self.total_steps, 'step')}, {optimizer} at learning rate {o.learning_rate:g}, "
