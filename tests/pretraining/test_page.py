@@ -147,6 +147,7 @@ def test_it_says_what_was_decided_and_why(finished):
     assert rows["steps"] == ["12", "--steps"]
     assert rows["sequence lengths"] == ["8 for 6 steps, then 16 for 6 steps", "given"]
     assert rows["learning rate"] == ["0.002", "recipe of tiny"]
+    assert rows["warm-up"] == ["1 step, a share of 0.1", "recipe of tiny"]
     assert rows["vocabulary"] == [f"{report['vocab_size']} pieces", "learnt from the text"]
     assert rows["size"][0].startswith("2 layers of 128 in 2 heads") and rows["size"][1] == "--size tiny"
     average = report["tokens"] / STEPS
