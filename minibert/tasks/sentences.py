@@ -141,13 +141,8 @@ class Sentences(Task):
         written = WrittenTokens(tokenizer)
         while block := list(islice(source, BLOCK)):
             first = [example.first for example in block]
-            second = [example.second for example in block]
-            has_pairs = any(text is not None for text in second)
-            if None in second and has_pairs:
-                problem = "Some examples have a second text and others don't"
-                raise InputError(f"{problem}; give one to all or to none.")
             limit = None if self.long else max_length
-            encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
+            encoded = tokenizer.encode_batch(first, _second_texts(block), max_length=limit)
             written.add(encoded)
             encodings = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
             for index, (example, encoding, cut) in enumerate(encodings, start=done):
@@ -188,10 +183,8 @@ class Sentences(Task):
         if not affected:
             return
         named = some_of([f"{name!r} ({count:,})" for name, count in counts.most_common()])
-        count = len({id(example) for example in affected})
-        problem = (
-            f"{count:,} of {len(examples):,} examples have a label that the model does not know: {named}"
-        )
+        some = f"{len(affected):,} of {len(examples):,} examples"
+        problem = f"{some} have a label that the model does not know: {named}"
         effect = f"They count as mistakes; the model knows {some_of(labels)}."
         warn(f"{problem}; the first is {self.place(affected[0])}. {effect}")
 
@@ -218,9 +211,8 @@ class Sentences(Task):
         for label in rare[:MOST_RARE]:
             place = ""
             if learnt[label] == 1:
-                for example in train:
-                    if label in self.names(example):
-                        place += f" ({self.place(example)})"
+                only = next(example for example in train if label in self.names(example))
+                place = f" ({self.place(only)})"
             problems.append(f"{label!r} has {learnt[label]:,} in train{place} and {measured[label]:,} in dev")
         more = f"; and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
         have = "has" if len(rare) == 1 else "have"
@@ -589,6 +581,15 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
     return Glue(name, title)
 
 
+def _second_texts(examples: list[TextExample]) -> list[str] | None:
+    """Return the second texts of pairs, or None for single texts; raise InputError for a mixture."""
+    texts = [example.second for example in examples if example.second is not None]
+    if texts and len(texts) < len(examples):
+        problem = "Some examples have a second text and others don't"
+        raise InputError(f"{problem}; give one to all or to none.")
+    return texts or None
+
+
 def in_order(labels: set[str]) -> Labels:
     """Sort names of classes: numbers by value, anything else alphabetically.
 
@@ -617,5 +618,6 @@ def _cell(text: str) -> str:
 
 # gold (n,)  predicted (n,)
 def _metric(name: str, gold: np.ndarray, predicted: np.ndarray) -> float:
+    """Compute a metric by its name; an undefined one is 0."""
     value = float(metrics.METRICS[name].compute(gold, predicted))
     return value if math.isfinite(value) else 0.0
