@@ -59,32 +59,19 @@ class Sentences(Task):
         Name of the task.
     title : str
         A one-line description.
-    classes : tuple of str or None
-        Classes in the order of the outputs; () to take them from the data; None if the answer is a number.
-    scored : tuple of str
-        Names of metrics in `tasks.metrics`; models are chosen by the first. A subclass may set its own.
     """
 
     command = "classify"
-    refuses_blanks = False  # whether an empty text is an error; in official files it is a warning
+    kind = "classify"
     numeric = False  # whether the answer is a number
-    kind = ""
-    scored: tuple[str, ...] = ()  # names of metrics in `tasks.metrics`; models are chosen by the first
+    scored: tuple[str, ...]  # names of metrics in `tasks.metrics`; models are chosen by the first
+    official: Labels = ()  # classes in the order of the outputs; () to take them from the data
+    refuses_blanks = False  # whether an empty text is an error; in official files it is a warning
 
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        classes: Labels | None,
-        scored: tuple[str, ...],
-    ) -> None:
+    def __init__(self, name: str, title: str) -> None:
         self.name = name
         self.title = title
-        self.numeric = classes is None or self.numeric
-        self.kind = self.kind or ("regress" if self.numeric else "classify")
-        self.scored = self.scored or scored
         self.metric = self.scored[0]
-        self.official = classes or ()
 
     def labels(self, examples: Examples) -> Labels:
         """Name the classes in the order of the outputs.
@@ -430,8 +417,12 @@ class Glue(Sentences):
         self.stand_in = None if name in glue.TASKS else name.removesuffix("-dev")  # name for `pairs.read`
         official = pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name
         spec = glue.TASKS[official]
-        super().__init__(name, title, spec.labels or None, spec.metrics)
+        self.numeric = not spec.labels
+        self.kind = "regress" if self.numeric else "classify"
+        self.scored = spec.metrics
+        self.official = spec.labels
         self.pair = spec.pair
+        super().__init__(name, title)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         """Read the examples of one split.
@@ -471,6 +462,8 @@ class Glue(Sentences):
 class CustomTexts(Sentences):
     """A custom table: a folder with files `train`, `dev` and `test` that end with .csv, .tsv or .jsonl.
 
+    Each row has a class, unless a subclass says otherwise.
+
     Parameters
     ----------
     name : str
@@ -481,6 +474,7 @@ class CustomTexts(Sentences):
         Names of the columns by their role, one of `known`.
     """
 
+    scored: tuple[str, ...] = ("accuracy", "matthews")
     refuses_blanks = True
     known: tuple[str, ...] = COLUMNS  # roles that columns may have
 
@@ -488,11 +482,7 @@ class CustomTexts(Sentences):
         check_columns(name, columns, self.known)
         self.columns = dict(columns)
         self._tables: list[tuple[Path, list[TextExample]]] = []  # files and what was read from them
-        self.standardise = name == "regress"
-        if self.standardise:
-            super().__init__(name, title, None, ("spearman", "pearson"))
-        else:
-            super().__init__(name, title, (), ("accuracy", "matthews"))
+        super().__init__(name, title)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         """Read the table of one split, and remember the line of each example for errors.
@@ -509,8 +499,7 @@ class CustomTexts(Sentences):
         list of TextExample
             In the order of the rows. Each is a pair where the table has a column "second".
         """
-        is_number = self.kind == "regress"
-        return self._custom(data, split, numeric=is_number, several=self.kind == "multilabel")
+        return self._custom(data, split, numeric=self.numeric, several=self.kind == "multilabel")
 
     def _custom(self, data: Path, split: str, **more: Any) -> list[TextExample]:
         """Read the table of a split, and remember where its examples come from."""
@@ -559,6 +548,15 @@ class CustomTexts(Sentences):
         return texts
 
 
+class CustomNumbers(CustomTexts):
+    """A number for each row of a custom table."""
+
+    kind = "regress"
+    numeric = True
+    scored = ("spearman", "pearson")
+    standardise = True
+
+
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
     """Make a task by its name. `registry.create` calls this, for the tasks that it lists under this module.
 
@@ -576,8 +574,10 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
     Sentences
         The task.
     """
-    if name in ("classify", "regress"):
+    if name == "classify":
         return CustomTexts(name, title, columns)
+    if name == "regress":
+        return CustomNumbers(name, title, columns)
     return Glue(name, title)
 
 
