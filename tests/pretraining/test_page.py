@@ -172,6 +172,13 @@ def test_minutes_are_explained_by_the_measured_speed():
     assert "planned" not in page._budget(minutes, plan, Timetable.of(100))
 
 
+def test_a_warmup_is_told_in_the_steps_of_a_changed_plan():
+    tenth = PretrainOptions(steps=100, warmup=0.1)
+    assert page._warmup_text(tenth, Timetable.of(100)) == "10 steps, a share of 0.1"
+    slower = Timetable.of(100).rescheduled(end=195, from_step=5)  # the other 95 steps take 190
+    assert page._warmup_text(tenth, slower) == "15 steps, a share of 0.1"
+
+
 def test_before_the_first_step_it_says_how_many_tokens_fit():
     state = SimpleNamespace(step=0, tokens=0)
     assert page._tokens_per_step(PretrainOptions(batch_size=8, seq_length="16"), state) == "at most 128"
