@@ -272,6 +272,7 @@ def setup(app: Any) -> None:
     app.connect("doctree-read", colour_commands)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500
     app.connect("autodoc-process-docstring", reference.list_methods, priority=600)
+    app.connect("doctree-read", reference.fold_parameters)
     app.connect("doctree-resolved", reference.keep_addresses)
     app.connect("build-finished", put_explorer)
     app.connect("build-finished", require_nothing_fetched)

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docutils import nodes
+from sphinx import addnodes
 
 FOLDER = "api"
 MARK = "<!-- all names -->"  # in docs/api/index.md; a table of them takes its place
 FENCE = re.compile(r"^```\{eval-rst\}\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 DIRECTIVE = re.compile(r"^\.\. auto\w+:: (\S+)", re.MULTILINE)
 MODULE = re.compile(r"^\.\. currentmodule:: (\S+)", re.MULTILINE)
+MOST_PARAMETERS = 12  # of a class with methods; more are folded, as the methods stand below them
 
 
 class Entry(NamedTuple):
@@ -138,3 +140,19 @@ def list_methods(app: Any, what: str, name: str, obj: Any, options: Any, lines: 
         names = methods(obj, options)  # which autosummary looks for in this class first
         if len(names) > 1:
             lines += ["", ".. rubric:: Methods", "", *table(names).split("\n")]
+
+
+def fold_parameters(app: Any, doctree: nodes.document) -> None:
+    """Fold the parameters of a class that has many of them, with methods below."""
+    for content in doctree.findall(addnodes.desc_content):
+        if not any(isinstance(child, addnodes.desc) for child in content):
+            continue  # a function, or a class without methods
+        for fields in content:
+            if not isinstance(fields, nodes.field_list):
+                continue
+            for name, body in fields:
+                count = sum(len(child) for child in body if isinstance(child, nodes.definition_list))
+                if name.astext() == "Parameters" and count > MOST_PARAMETERS:
+                    summary = f"<details><summary>Show all {count}</summary>"
+                    body.insert(0, nodes.raw("", summary, format="html"))
+                    body.append(nodes.raw("", "</details>", format="html"))

@@ -27,7 +27,7 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.reports.held_out import METRICS as HELD_OUT_METRICS
 from minibert.reports.markup import framed, rendered, shown
 from minibert.reports.page import loss_unit, option_rows
-from minibert.reports.pictures import AXES, Curve, picture, points
+from minibert.reports.pictures import AXES, Curve, Style, picture, points
 from minibert.reports.results import REPORT, is_share, metric_name, metric_number
 from minibert.tasks import metrics, registry
 from minibert.tasks.metrics.intervals import ALIKE, Statistic, lowest_of
@@ -501,7 +501,7 @@ class Comparison:
         def drawn(
             title: str,
             name: str,
-            dots: bool,
+            style: Style,
             words: Any = "{:.3f}".format,
             scale: float = 1.0,
             unit: str = "",
@@ -510,15 +510,13 @@ class Comparison:
             for index, run in enumerate(self.runs):
                 points = run.points(name, self.by)
                 breaks = run.breaks(self.by)
-                curves.append(
-                    Curve(f"run{index}", points, self.labels[index], dots, faint=False, breaks=breaks)
-                )
+                curves.append(Curve(f"run{index}", points, self.labels[index], style, breaks))
             return picture(title, curves, words, axis=self.by, scale=scale, unit=unit)
 
         if self.task is None:
-            losses = drawn("training loss", "mlm_loss", False, unit="nats")
-            return [losses, drawn("held-out loss", "held_out_loss", True, unit="nats")]
+            losses = drawn("training loss", "mlm_loss", "smoothed", unit="nats")
+            return [losses, drawn("held-out loss", "held_out_loss", "dots", unit="nats")]
         metric = self.task.metric
         scale, unit = (100.0, "%") if is_share(metric) else (1.0, "")
-        of_dev = drawn(f"{metric_name(metric)} on dev", f"dev_{metric}", True, self._number, scale, unit)
-        return [drawn("training loss", "loss", False, shown, unit=loss_unit(self.task.kind)), of_dev]
+        of_dev = drawn(f"{metric_name(metric)} on dev", f"dev_{metric}", "dots", self._number, scale, unit)
+        return [drawn("training loss", "loss", "smoothed", shown, unit=loss_unit(self.task.kind)), of_dev]

@@ -35,8 +35,7 @@ def outcomes(task: Task, examples: Examples, predictions: Predictions) -> tuple[
         For each example a number or, with "f1", [right, found, expected]; empty with "".
     """
     if isinstance(task, Tagging):
-        expected, predicted = comparable(examples, predictions)
-        counts = sentence_counts(expected, predicted)  # expected, found, right
+        counts = sentence_counts(*comparable(examples, predictions))  # expected, found, right
         return "f1", counts[:, ::-1].tolist()
     values = []
     if isinstance(task, Sentences) and task.kind == "classify" and "accuracy" in task.scored:

@@ -261,20 +261,6 @@ class Finetuned(TrainedModel):
         stored.save(folder)
 
     def outputs(self, features: Features, done: Done = ignore_progress) -> list[Array]:
-        """Compute the scores of each feature; see `batches.outputs`.
-
-        Parameters
-        ----------
-        features : sequence of Feature
-            Features that the method `features` made.
-        done : callable
-            Called with the number of tokens after each batch.
-
-        Returns
-        -------
-        list of arrays
-            One for each feature.
-        """
         return batches.outputs(self.ops, self.params, features, TOKEN_BUDGET, done)
 
 

@@ -194,7 +194,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             if held_out["shuffled_loss"] is not None:
                 floors.append((held_out["shuffled_loss"], "held out, its context shuffled"))
         lines = [(value, f"{name}: {value:.2f}") for value, name in floors]
-        curve = Curve("metric", evaluations, "held-out", dots=True)
+        curve = Curve("metric", evaluations, "held-out", style="dots")
         return self._curve(metrics, "mlm_loss", "loss", "{:.3f}", lines, curve, unit="nats")
 
     def _curve(
@@ -215,7 +215,8 @@ class RunPage(AbstractContextManager["RunPage"]):
     def _step_charts(self, metrics: Metrics) -> list[StepChart]:
         """Draw the gradient norm and the learning rate."""
         options = self._task.options
-        return step_charts(metrics, self._state.step, options.clip_norm, options.warmup, *self._stages())
+        warmup = _warmup_steps(options, timetable_of(self._state))
+        return step_charts(metrics, self._state.step, options.clip_norm, warmup, *self._stages())
 
     def _stages(self) -> tuple[list[float], list[tuple[float, str]]]:
         """Return where stages begin after the first one, and a mark for each stage that has begun."""
@@ -317,7 +318,7 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("tokens a step", _tokens_per_step(o, state), by_recipe(o.batch_size, o.recipe.batch_size)),
         ("optimizer", o.optimizer, by_recipe(o.optimizer, "adamw")),
         ("learning rate", f"{o.learning_rate:g}", by_recipe(o.learning_rate, usual_rate)),
-        ("warm-up", f"{o.warmup:g} of the steps", by_recipe(o.warmup, o.recipe.warmup)),
+        ("warm-up", _warmup_text(o, timetable), by_recipe(o.warmup, o.recipe.warmup)),
         ("dropout", f"{o.dropout:g}", _why_dropout(o, recipe)),
         ("engine", f"{engine}, {o.dtype}", f"--engine {o.engine}"),
     ]
@@ -357,6 +358,17 @@ def _held_out(task: Pretraining, timetable: Timetable) -> str:
         if share < 1:
             why += f"; so few steps measure {share:.1%} of the usual targets"
     return why
+
+
+def _warmup_steps(options: PretrainOptions, timetable: Timetable) -> int:
+    """Return the number of steps in which the learning rate rises, as the schedule of a run has it."""
+    assert options.warmup is not None  # since the run was planned
+    return timetable.step_at(round(timetable.planned_total * options.warmup))
+
+
+def _warmup_text(options: PretrainOptions, timetable: Timetable) -> str:
+    """Say how long the learning rate rises: in steps, and as the share that was asked for."""
+    return f"{counted(_warmup_steps(options, timetable), 'step')}, a share of {options.warmup:g}"
 
 
 def _budget(options: PretrainOptions, plan: dict[str, Any], timetable: Timetable) -> str:

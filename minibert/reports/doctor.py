@@ -57,8 +57,8 @@ class Finding(NamedTuple):
         return f"{self.rule}: {self.evidence}\n  {self.advice}"
 
 
-Verdict: TypeAlias = tuple[str, str] | None  # evidence and advice
-Rule: TypeAlias = Callable[["Record"], Verdict]
+Verdict: TypeAlias = tuple[str, str] | None  # evidence and advice; None if the rule finds nothing
+Rule: TypeAlias = Callable[["Record"], Verdict]  # takes what the run folder holds
 Tensors: TypeAlias = Mapping[str, np.ndarray]  # by Hugging Face's names
 
 

@@ -57,7 +57,9 @@ def _environment(folder: Path) -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"place": "{:.1f}".format, "figure": "{:.1e}".format, "counted": counted}
+    # Points of curves have more decimals than other places, as axes.js enlarges their differences.
+    environment.filters |= {"place": "{:.1f}".format, "point": "{:.3f}".format}
+    environment.filters |= {"figure": "{:.1e}".format, "counted": counted}
     environment.filters["sha256"] = _sha256
     return environment
 

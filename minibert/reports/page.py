@@ -165,7 +165,7 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
             lines.append((score, f"bag of words: {number(score)}"))
     last = _last_step(facts)
     losses = Curve("loss", points(facts.curve, "loss"))
-    of_dev = Curve("metric", points(facts.curve, f"dev_{name}"), dots=True)
+    of_dev = Curve("metric", points(facts.curve, f"dev_{name}"), style="dots")
     loss = picture("training loss", [losses], shown, last, unit=facts.loss_unit)
     metric = picture(
         f"{metric_name(name)} on dev",
@@ -182,8 +182,10 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
 
 def _step_charts(facts: Facts) -> list[StepChart]:
     """Plot the gradient norm and the learning rate, over the same steps as the loss."""
-    options = facts.options
-    return step_charts(facts.curve, _last_step(facts), options.get("clip_norm"), options.get("warmup"))
+    last = _last_step(facts)
+    share = facts.options.get("warmup")
+    warmup = None if share is None else round(last * share)
+    return step_charts(facts.curve, last, facts.options.get("clip_norm"), warmup)
 
 
 def _last_step(facts: Facts) -> float:

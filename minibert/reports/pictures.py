@@ -6,7 +6,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,9 @@ AXES = {  # the horizontal axes, and what is written below them
 LEAPS = "a norm that leaps together with the loss is a sign of too high a learning rate."
 FAR = 10.0  # a clip norm of more than so many times the largest norm is left out: it would flatten the plot
 LETTER, LINE = 13.5, 24.0  # the most room that a letter and a line of text take on a small screen
+# How a curve is drawn: smoothed, over its points drawn faintly; smoothed alone; as a line through its points,
+# neither smoothed nor averaged; as a line with a dot at each point.
+Style: TypeAlias = Literal["smoothed over points", "smoothed", "exact", "dots"]
 
 
 class Curve(NamedTuple):
@@ -35,11 +38,9 @@ class Curve(NamedTuple):
     kind: str  # CSS class
     points: np.ndarray  # (n,2): positions and values
     name: str = ""  # needed if there are several curves
-    dots: bool = False  # draw a dot for each point instead of a smoothed curve
-    faint: bool = True  # behind a smoothed curve, draw the points themselves faintly
+    style: Style = "smoothed over points"
     breaks: Sequence[float] = ()  # positions at which the smoothing restarts
-    averaged: bool = False  # whether its points are means of neighbours
-    exact: bool = False  # draw the points themselves, neither smoothed nor averaged
+    averaged: bool = False  # whether its points are means of neighbours; `picture` decides that
 
 
 class Path(NamedTuple):
@@ -165,9 +166,15 @@ def picture(
         "y_label": f"{title}, {unit}" if unit else title,
         "width": WIDTH,
         "height": HEIGHT,
-        "left": LEFT,
-        "right": WIDTH - RIGHT,
-        "bottom": HEIGHT - BOTTOM,
+        "plot": {
+            "left": LEFT,
+            "right": WIDTH - RIGHT,
+            "top": TOP,
+            "bottom": HEIGHT - BOTTOM,
+            "values": heights,
+            "last": last,
+            "scale": scale,
+        },
         "heights": [(_tick(scale * tick), y(tick)) for tick in heights],
         "places": [(_tick(position), x(position)) for position in positions],
         "bands": [(y(band[0]), y(band[1]), band[2])] if band else [],
@@ -176,7 +183,7 @@ def picture(
         "dots": [
             (curve.kind, x(position), y(value), _dot_name(curve, axis, position, words(value)))
             for curve in curves
-            if curve.dots or len(curve.points) == 1  # no line leads through one point
+            if curve.style == "dots" or len(curve.points) == 1  # no line leads through one point
             for position, value in curve.points.tolist()
         ],
     }
@@ -258,7 +265,7 @@ def _parts(curve: Curve) -> list[np.ndarray]:
 def _thinned(curve: Curve) -> Curve:
     """Average neighbouring points if there are more than MOST_POINTS; of an exact curve keep MOST_EXACT."""
     count = len(curve.points)
-    if curve.exact:
+    if curve.style == "exact":
         values = curve.points[:, 1]
         even = np.linspace(0, count - 1, min(count, MOST_EXACT)).round().astype(int)
         kept = np.union1d(even, [values.argmin(), values.argmax()])
@@ -278,12 +285,12 @@ def _paths(curve: Curve, title: str) -> list[tuple[str, np.ndarray, str]]:
     Where smoothing changes nothing, the points themselves have no name: the pointer would tell them twice.
     """
     name = _name(curve, title)
-    if curve.dots or curve.exact:
+    if curve.style in ("exact", "dots"):
         return [(curve.kind, curve.points, name)]
     window = max(1, len(curve.points) // 20)
     name_of_means = f"{curve.name or title}, smoothed" if window > 1 else name
     paths = []
-    if curve.faint:
+    if curve.style == "smoothed over points":
         paths.append((f"{curve.kind} raw", curve.points, name if window > 1 else ""))
     for part in _parts(curve):
         means = smoothed(part[:, 1], window)
@@ -379,7 +386,7 @@ def step_charts(
     lines: Sequence[Mapping[str, float]],
     last: float,
     clip_norm: float | None = None,
-    warmup: float | None = None,
+    warmup: int | None = None,
     breaks: Sequence[float] = (),
     marks: Sequence[tuple[float, str]] = (),
 ) -> list[StepChart]:
@@ -393,8 +400,8 @@ def step_charts(
         The step at which the horizontal axis ends.
     clip_norm : float, default None
         Largest norm that is not cut; 0: no limit; None: not known.
-    warmup : float, default None
-        Share of the steps in which the rate rises, unless there are very few; None: not known.
+    warmup : int, default None
+        Number of steps in which the rate rises; None: not known.
     breaks : sequence of float
         Steps at which the smoothing of the norm restarts.
     marks : sequence of (float, str)
@@ -411,7 +418,7 @@ def step_charts(
     if clip_norm and not _is_far_above(clip_norm, norms):
         limits = [(clip_norm, f"clip norm: {clip_norm:g}")]
     norm_curve = Curve("loss", norms, breaks=breaks)
-    rate_curve = Curve("loss", rates, exact=True)
+    rate_curve = Curve("loss", rates, style="exact")
     of_norms = picture("gradient norm", [norm_curve], shown, last, lines=limits, marks=marks)
     of_rates = picture("learning rate", [rate_curve], "{:.3g}".format, last)
     charts = []
@@ -450,11 +457,12 @@ def _about_norms(norms: np.ndarray, clip_norm: float | None, last: float) -> str
 
 
 # rates (n,2)
-def _about_rates(rates: np.ndarray, warmup: float | None) -> str:
-    """Say how the learning rate goes, and why it begins low; very short runs have no warm-up."""
+def _about_rates(rates: np.ndarray, warmup: int | None) -> str:
+    """Say how the learning rate goes, and why it begins low."""
     if warmup is None or len(rates) < 2:
         return "The learning rate of each step."
-    if rates[0, 1] == rates[:, 1].max():
+    if not warmup:
         return "Without a warm-up, the learning rate is highest at the first step, and falls towards zero."
-    rises = f"The learning rate rises to its peak in the warm-up, the first {100 * warmup:g}% of the steps"
+    first_steps = "first step" if warmup == 1 else f"first {warmup:,} steps"
+    rises = f"The learning rate rises to its peak in the warm-up, the {first_steps}"
     return f"{rises}, while the averages of the optimizer rest on few gradients; then it falls towards zero."

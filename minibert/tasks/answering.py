@@ -170,10 +170,12 @@ class Answering(Task):
             yield question, answers
 
     def _version(self, examples: Examples) -> str:
+        """Return the version of SQuAD by whose rules the answers to some questions are scored."""
         return metrics.V2 if self.may_be_none(examples) else metrics.V1
 
     # -> (n,)
     def _f1(self, examples: Examples, predictions: Predictions) -> np.ndarray:
+        """Return the F1 of the answer to each question, from 0 to 1."""
         version = self._version(examples)
         return metrics.question_scores(examples, _texts(predictions), version).f1
 
@@ -595,6 +597,7 @@ def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str,
 
 
 def _texts(predictions: Predictions) -> dict[str, str]:
+    """Return the predicted answers by the ids of their questions; "" for no answer."""
     return {prediction["id"]: prediction["text"] for prediction in predictions}
 
 

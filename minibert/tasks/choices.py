@@ -109,6 +109,7 @@ class Choices(Task):
         return self._read(data, split)
 
     def _read(self, data: Path, split: str) -> list[ChoiceExample]:
+        """Read the examples of an official split, before any division of dev."""
         source = SOURCES[self.name.removesuffix(DIVIDED)]
         data = Path(data)
         if data.is_file():
@@ -269,6 +270,7 @@ class Choices(Task):
         """Mark in a mistake where the model stopped reading: in the context, and in both endings."""
 
         def read_with(ending: str) -> tuple[str, str]:
+            """Return the context and an ending, marked where a sequence with both is truncated."""
             second = f"{example.start} {ending}".strip()
             context, marked = with_marks(tokenizer, max_length, example.context, second)
             return context, marked.removeprefix(example.start).strip()

@@ -53,6 +53,7 @@ class ManyLabels(CustomTexts):
 
     # -> (K,)
     def _label(self, example: TextExample, indices: dict[str, int], training: bool) -> Any:
+        """Return 1 for each class that applies to an example and 0 for the others; None if it is unknown."""
         if example.label is None:
             return super()._label(example, indices, training)
         if training:
@@ -138,6 +139,7 @@ class ManyLabels(CustomTexts):
         is_empty = ~marked.any(0)  # classes that no example has or was predicted to have
 
         def macro_f1(indices: np.ndarray) -> float:
+            """Return the macro F1 over the examples at some indices; not-a-number if no class counts."""
             times_drawn = np.bincount(indices, minlength=len(gold))
             n_right = times_drawn @ right
             n_marked = times_drawn @ marked
@@ -341,6 +343,7 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray) -> float:
 
 # scores (...) -> (...) float64
 def _logistic(scores: Any) -> np.ndarray:
+    """Turn log-odds into probabilities; no exponential overflows."""
     return np.exp(-np.logaddexp(0, -np.asarray(scores, np.float64)))
 
 

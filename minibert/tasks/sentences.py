@@ -59,32 +59,19 @@ class Sentences(Task):
         Name of the task.
     title : str
         A one-line description.
-    classes : tuple of str or None
-        Classes in the order of the outputs; () to take them from the data; None if the answer is a number.
-    scored : tuple of str
-        Names of metrics in `tasks.metrics`; models are chosen by the first. A subclass may set its own.
     """
 
     command = "classify"
-    refuses_blanks = False  # whether an empty text is an error; in official files it is a warning
+    kind = "classify"
     numeric = False  # whether the answer is a number
-    kind = ""
-    scored: tuple[str, ...] = ()  # names of metrics in `tasks.metrics`; models are chosen by the first
+    scored: tuple[str, ...]  # names of metrics in `tasks.metrics`; models are chosen by the first
+    official: Labels = ()  # classes in the order of the outputs; () to take them from the data
+    refuses_blanks = False  # whether an empty text is an error; in official files it is a warning
 
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        classes: Labels | None,
-        scored: tuple[str, ...],
-    ) -> None:
+    def __init__(self, name: str, title: str) -> None:
         self.name = name
         self.title = title
-        self.numeric = classes is None or self.numeric
-        self.kind = self.kind or ("regress" if self.numeric else "classify")
-        self.scored = self.scored or scored
         self.metric = self.scored[0]
-        self.official = classes or ()
 
     def labels(self, examples: Examples) -> Labels:
         """Name the classes in the order of the outputs.
@@ -141,13 +128,8 @@ class Sentences(Task):
         written = WrittenTokens(tokenizer)
         while block := list(islice(source, BLOCK)):
             first = [example.first for example in block]
-            second = [example.second for example in block]
-            has_pairs = any(text is not None for text in second)
-            if None in second and has_pairs:
-                problem = "Some examples have a second text and others don't"
-                raise InputError(f"{problem}; give one to all or to none.")
             limit = None if self.long else max_length
-            encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
+            encoded = tokenizer.encode_batch(first, _second_texts(block), max_length=limit)
             written.add(encoded)
             encodings = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
             for index, (example, encoding, cut) in enumerate(encodings, start=done):
@@ -188,10 +170,8 @@ class Sentences(Task):
         if not affected:
             return
         named = some_of([f"{name!r} ({count:,})" for name, count in counts.most_common()])
-        count = len({id(example) for example in affected})
-        problem = (
-            f"{count:,} of {len(examples):,} examples have a label that the model does not know: {named}"
-        )
+        some = f"{len(affected):,} of {len(examples):,} examples"
+        problem = f"{some} have a label that the model does not know: {named}"
         effect = f"They count as mistakes; the model knows {some_of(labels)}."
         warn(f"{problem}; the first is {self.place(affected[0])}. {effect}")
 
@@ -218,9 +198,8 @@ class Sentences(Task):
         for label in rare[:MOST_RARE]:
             place = ""
             if learnt[label] == 1:
-                for example in train:
-                    if label in self.names(example):
-                        place += f" ({self.place(example)})"
+                only = next(example for example in train if label in self.names(example))
+                place = f" ({self.place(only)})"
             problems.append(f"{label!r} has {learnt[label]:,} in train{place} and {measured[label]:,} in dev")
         more = f"; and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
         have = "has" if len(rare) == 1 else "have"
@@ -438,8 +417,12 @@ class Glue(Sentences):
         self.stand_in = None if name in glue.TASKS else name.removesuffix("-dev")  # name for `pairs.read`
         official = pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name
         spec = glue.TASKS[official]
-        super().__init__(name, title, spec.labels or None, spec.metrics)
+        self.numeric = not spec.labels
+        self.kind = "regress" if self.numeric else "classify"
+        self.scored = spec.metrics
+        self.official = spec.labels
         self.pair = spec.pair
+        super().__init__(name, title)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         """Read the examples of one split.
@@ -479,6 +462,8 @@ class Glue(Sentences):
 class CustomTexts(Sentences):
     """A custom table: a folder with files `train`, `dev` and `test` that end with .csv, .tsv or .jsonl.
 
+    Each row has a class, unless a subclass says otherwise.
+
     Parameters
     ----------
     name : str
@@ -489,6 +474,7 @@ class CustomTexts(Sentences):
         Names of the columns by their role, one of `known`.
     """
 
+    scored: tuple[str, ...] = ("accuracy", "matthews")
     refuses_blanks = True
     known: tuple[str, ...] = COLUMNS  # roles that columns may have
 
@@ -496,11 +482,7 @@ class CustomTexts(Sentences):
         check_columns(name, columns, self.known)
         self.columns = dict(columns)
         self._tables: list[tuple[Path, list[TextExample]]] = []  # files and what was read from them
-        self.standardise = name == "regress"
-        if self.standardise:
-            super().__init__(name, title, None, ("spearman", "pearson"))
-        else:
-            super().__init__(name, title, (), ("accuracy", "matthews"))
+        super().__init__(name, title)
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         """Read the table of one split, and remember the line of each example for errors.
@@ -517,8 +499,7 @@ class CustomTexts(Sentences):
         list of TextExample
             In the order of the rows. Each is a pair where the table has a column "second".
         """
-        is_number = self.kind == "regress"
-        return self._custom(data, split, numeric=is_number, several=self.kind == "multilabel")
+        return self._custom(data, split, numeric=self.numeric, several=self.kind == "multilabel")
 
     def _custom(self, data: Path, split: str, **more: Any) -> list[TextExample]:
         """Read the table of a split, and remember where its examples come from."""
@@ -567,6 +548,15 @@ class CustomTexts(Sentences):
         return texts
 
 
+class CustomNumbers(CustomTexts):
+    """A number for each row of a custom table."""
+
+    kind = "regress"
+    numeric = True
+    scored = ("spearman", "pearson")
+    standardise = True
+
+
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
     """Make a task by its name. `registry.create` calls this, for the tasks that it lists under this module.
 
@@ -584,9 +574,20 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
     Sentences
         The task.
     """
-    if name in ("classify", "regress"):
+    if name == "classify":
         return CustomTexts(name, title, columns)
+    if name == "regress":
+        return CustomNumbers(name, title, columns)
     return Glue(name, title)
+
+
+def _second_texts(examples: list[TextExample]) -> list[str] | None:
+    """Return the second texts of pairs, or None for single texts; raise InputError for a mixture."""
+    texts = [example.second for example in examples if example.second is not None]
+    if texts and len(texts) < len(examples):
+        problem = "Some examples have a second text and others don't"
+        raise InputError(f"{problem}; give one to all or to none.")
+    return texts or None
 
 
 def in_order(labels: set[str]) -> Labels:
@@ -617,5 +618,6 @@ def _cell(text: str) -> str:
 
 # gold (n,)  predicted (n,)
 def _metric(name: str, gold: np.ndarray, predicted: np.ndarray) -> float:
+    """Compute a metric by its name; an undefined one is 0."""
     value = float(metrics.METRICS[name].compute(gold, predicted))
     return value if math.isfinite(value) else 0.0

@@ -128,6 +128,7 @@ class TaskFile(Stored):
     ADVICE = "fine-tune the model again"
 
     def _wrong(self) -> str | None:
+        """Return what is wrong with the tuned values or the windows, or else with the other fields."""
         if not all(map(math.isfinite, self.tuned.values())):
             return f"'tuned' is {short(self.tuned)}, expected finite numbers"
         try:

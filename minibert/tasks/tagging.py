@@ -193,24 +193,19 @@ class Tagging(Task):
             written.add(encoded)
             pieces = np.minimum(np.diff(encoded.cu_seqlens), longest_word(room))  # (n,)
             for begin, end, first, last in windows(pieces, ends, room):
-                first_pieces = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1  # row 0 is [CLS]
-                rows_asked = first_pieces[first - begin : last - begin]
-                rows = np.where(pieces[first:last], rows_asked, NO_PIECE)
+                rows = _first_rows(pieces[begin:end])[first - begin : last - begin]
                 asked_tags: Any = None if tags is None else tags[first:last]
                 if training:
                     asked_tags = asked_tags[rows != NO_PIECE]
                     rows = rows[rows != NO_PIECE]
                     if not len(rows):
                         continue
-                parts = [[tokenizer.cls_id]]
                 starts = encoded.cu_seqlens[begin:end]
-                for start, n in zip(starts, pieces[begin:end], strict=True):
-                    parts.append(encoded.ids[start : start + n])
-                parts.append([tokenizer.sep_id])
-                ids = np.concatenate(parts).astype(np.int32)
+                parts = [encoded.ids[s : s + n] for s, n in zip(starts, pieces[begin:end], strict=True)]
+                ids = np.concatenate([[tokenizer.cls_id], *parts, [tokenizer.sep_id]]).astype(np.int32)
                 sequence = Sequence(ids, np.zeros(len(ids), np.int32))
                 example = before + int(np.searchsorted(ends, first, side="right"))
-                yield Feature((sequence,), asked_tags, rows.astype(np.int32), example)
+                yield Feature((sequence,), asked_tags, rows, example)
             before += len(sentences)
         written.warn()
 
@@ -281,8 +276,7 @@ class Tagging(Task):
             `f1`, `precision`, `recall`, `accuracy` and the F1 of each type, such as `f1_PER`: fractions of
             one.
         """
-        sides = comparable(examples, predictions)
-        metrics = entities.conlleval(sides.gold, sides.predicted)
+        metrics = entities.conlleval(*comparable(examples, predictions))
         scores = {}
         for name in ("f1", "precision", "recall", "accuracy"):
             scores[name] = metrics[name] / 100
@@ -298,8 +292,7 @@ class Tagging(Task):
         callable
             Takes indices of sentences, with repeats, (m,) int64, and returns the F1 of all their entities.
         """
-        sides = comparable(examples, predictions)
-        counts = entities.sentence_counts(sides.gold, sides.predicted)
+        counts = entities.sentence_counts(*comparable(examples, predictions))
         return lambda indices: entities.f1_of(counts[indices]) / 100
 
     def write(
@@ -339,8 +332,8 @@ class Tagging(Task):
         sides = comparable(examples, predictions)
         sentences = zip(examples, sides.gold, sides.predicted, strict=True)
         for index, (example, gold_tags, predicted_tags) in enumerate(sentences):
-            gold = entities.chunks(gold_tags, sides.gold.scheme)
-            predicted = entities.chunks(predicted_tags, sides.predicted.scheme)
+            gold = entities.chunks(gold_tags, sides.schemes.gold)
+            predicted = entities.chunks(predicted_tags, sides.schemes.predicted)
             wrong = set(gold) ^ set(predicted)
             if wrong:
                 yield Mistake(
@@ -355,6 +348,20 @@ class Tagging(Task):
         """Return expected and predicted types of all words, such as PER and O, without B- and the like."""
         sides = comparable(examples, predictions)
         return _types(sides.gold), _types(sides.predicted)
+
+
+# pieces (n,) -> (n,) int32
+def _first_rows(pieces: np.ndarray) -> np.ndarray:
+    """Return the row of each word's first piece in a sequence of words; `NO_PIECE` for a word without any.
+
+    Parameters
+    ----------
+    pieces : numpy.ndarray
+        Number of pieces of each word, (n,).
+    """
+    before = np.cumsum(pieces) - pieces  # number of pieces before each word
+    rows = 1 + before  # row 0 is that of [CLS]
+    return np.where(pieces, rows, NO_PIECE).astype(np.int32)
 
 
 def sentence_bounds(examples: Examples) -> np.ndarray:
@@ -436,6 +443,7 @@ def _without_spaces(text: str) -> str:
 
 
 def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
+    """Return the tags of a sentence; raise InputError if it has none."""
     if example.tags is None:
         problem = f"The sentence {' '.join(example.words)[:60]!r} has no tags to train on or to score against"
         raise InputError(f"{problem}; give a file that has them.")
@@ -443,10 +451,11 @@ def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
 
 
 class Comparable(NamedTuple):
-    """True and predicted tags of each sentence, all as tags of entities, with the schemes to read them in."""
+    """What scorers of entities take: the tags of each sentence, in which all tags are those of entities."""
 
-    gold: entities.TagsOfScheme
-    predicted: entities.TagsOfScheme
+    gold: list[list[str]]
+    predicted: list[list[str]]
+    schemes: entities.Schemes
 
 
 def comparable(examples: Examples, predictions: Predictions) -> Comparable:
@@ -465,14 +474,12 @@ def comparable(examples: Examples, predictions: Predictions) -> Comparable:
     Returns
     -------
     Comparable
-        The same sentences, with the scheme of each side.
+        The same sentences, and the scheme of each side.
     """
     gold = [_tags_of(example) for example in examples]
     predicted = list(predictions)
-    gold_scheme, predicted_scheme = entities.both_schemes(
-        _typed(gold), _typed(predicted), schemes.most_common_scheme
-    )
-    return Comparable(_as_entities(gold, gold_scheme), _as_entities(predicted, predicted_scheme))
+    both = entities.both_schemes(_typed(gold), _typed(predicted), schemes.most_common_scheme)
+    return Comparable(_as_entities(gold, both.gold), _as_entities(predicted, both.predicted), both)
 
 
 def _typed(sentences: Iterable[abc.Sequence[str]]) -> list[list[str]]:
@@ -480,18 +487,19 @@ def _typed(sentences: Iterable[abc.Sequence[str]]) -> list[list[str]]:
     return [[tag if schemes.is_typed(tag) else OUTSIDE for tag in tags] for tags in sentences]
 
 
-def _as_entities(sentences: Iterable[abc.Sequence[str]], scheme: schemes.Scheme) -> entities.TagsOfScheme:
+def _as_entities(sentences: Iterable[abc.Sequence[str]], scheme: schemes.Scheme) -> list[list[str]]:
     """Return tags of a scheme as they are, and any other tag as an entity of one word."""
     tags_of_entities: dict[str, str] = {OUTSIDE: OUTSIDE}
 
     def as_entity(tag: str) -> str:
+        """Return a tag, or the tag of an entity of one word in its place."""
         if tag not in tags_of_entities:
             letter = schemes.letter_of(tag)
             is_of_scheme = schemes.is_typed(tag) and letter in scheme.letters
             tags_of_entities[tag] = tag if is_of_scheme else scheme.tag_of_word(tag)
         return tags_of_entities[tag]
 
-    return entities.TagsOfScheme((list(map(as_entity, tags)) for tags in sentences), scheme)
+    return [[as_entity(tag) for tag in tags] for tags in sentences]
 
 
 # -> (words of all sentences,) int32

@@ -123,28 +123,33 @@ def warn_of_truncation(parts: Mapping[str, Truncation], positions: int) -> dict[
     if not cut.any():
         return {}
     summaries = {split: part.summary() for split, part in parts.items()}
-    longer = _longer(max_length, positions, lengths)
-    if long:
-        limit = f"fit into {long.most_windows:,} windows of {max_length:,} tokens"
-        offers = [f"most_windows={lengths.max()} would read more"]
-    if long and len(lengths) == 1:
-        text = f"The text does not {limit}; the model does not read its last {cut[0]:,} tokens."
-    elif len(lengths) == 1:
-        text = f"The text has {lengths[0]:,} tokens, of which the model reads {max_length:,}."
-        offers = [f"max_length={n} would read {min(n, lengths[0]):,}" for n in longer[-1:]]
-    else:
+    windows = f"fit into {long.most_windows:,} windows of {max_length:,} tokens" if long else ""
+    if len(lengths) > 1:
         shares = " and ".join(_share_cut(split, summary) for split, summary in summaries.items())
-        problem = f"do not {limit}" if long else f"are longer than {max_length:,} tokens"
+        problem = f"do not {windows}" if long else f"are longer than {max_length:,} tokens"
         lost = _percent(cut.sum() / (read + cut).sum())
         text = f"{shares} {problem} and lose their ends, {lost} of all tokens."
-        if not long:
-            offers = [f"max_length={n} would cut {_percent((lengths > n).mean())}" for n in longer]
-    if offers:
+    elif long:
+        text = f"The text does not {windows}; the model does not read its last {cut[0]:,} tokens."
+    else:
+        text = f"The text has {lengths[0]:,} tokens, of which the model reads {max_length:,}."
+    if offers := _offers(first, positions, lengths):
         text += f" When fine-tuning, {', '.join(offers)}."
     else:
         text += " The model has no more positions."
     warn(text)
     return {"max_length": max_length, **summaries, "warning": text}
+
+
+# lengths (n,)
+def _offers(truncation: Truncation, positions: int, lengths: np.ndarray) -> list[str]:
+    """Say which options would let a model read more; nothing if it has no more positions."""
+    if truncation.long:
+        return [f"most_windows={lengths.max()} would read more"]
+    longer = _longer(truncation.max_length, positions, lengths)
+    if len(lengths) == 1:
+        return [f"max_length={n} would read {min(n, lengths[0]):,}" for n in longer[-1:]]
+    return [f"max_length={n} would cut {_percent((lengths > n).mean())}" for n in longer]
 
 
 # lengths (n,)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import ends_badly, notice  # noqa: F401 (a fixture)
-from html_page import Page, require_own_script, require_self_contained
+from html_page import AXES, Page, require_own_script, require_self_contained
 from small_corpus import write_corpus
 from small_tasks import reviews, small_options, write_sst2
 
@@ -252,7 +252,7 @@ def test_points_stand_over_steps_tokens_or_minutes(pretrained):
 def test_the_page_has_a_curve_of_every_run_on_one_axis(pretrained, tmp_path, by):
     path = compare([pretrained / "one", pretrained / "two"], by).write(tmp_path / "page.html")
     document = path.read_text("utf-8")
-    require_self_contained(document)
+    require_self_contained(document, AXES)
     found = Page(document)
     assert [had["aria-label"].split(" from ")[0] for had in found.of("svg", role="img")] == [
         f"{what} loss over {by.rstrip('s')}s, A one" for what in ("training", "held-out")
@@ -339,7 +339,7 @@ def test_hostile_names_stay_text_on_terminal_and_page(pretrained, tmp_path):
     found = compare([pretrained / "one", tmp_path / name, tmp_path / short])
     assert "\x1b" not in found.text() and max(map(len, found.text().splitlines())) <= 80
     document = found.write(tmp_path / "page.html").read_text("utf-8")
-    require_own_script(Page(document))
+    require_own_script(Page(document), AXES)
     assert "\x1b" not in document
     assert Page(document).said("label")[1:] == [f"B …{name[-23:]}", "C <script>\ufffd[31m"]
 

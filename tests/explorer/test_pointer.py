@@ -222,9 +222,11 @@ ALL_SEEN = [[1, 1, 1], [3, 5, 7]]  # training loss; held-out loss, with a dot fo
 
 def test_a_run_whose_box_is_cleared_is_in_no_picture_and_not_told(compared, open_page):
     page = open_page(compared, viewport={"width": 1280, "height": 1600})
-    curves = "[...document.querySelectorAll('path[data-name]')].map((one) => one.outerHTML)"
+    pictures = (
+        "[...document.querySelectorAll('svg[role=img] :is(path, circle, text)')].map((one) => one.outerHTML)"
+    )
     assert counts(page) == ALL_SEEN
-    before = page.evaluate(curves)
+    before = page.evaluate(pictures)
     box = page.get_by_role("checkbox", name="C c")
     box.focus()
     page.keyboard.press("Space")
@@ -236,10 +238,12 @@ def test_a_run_whose_box_is_cleared_is_in_no_picture_and_not_told(compared, open
     assert readout(page).startswith("step 40\n")  # no step that only the hidden run has
     page.locator("label").first.click()
     assert counts(page) == [[0, 1, 0], [0, 5, 0]]
-    assert page.evaluate(curves) == before
+    assert page.evaluate(pictures) != before
     box.press("Space")
     page.locator("label").first.click()
     assert counts(page) == ALL_SEEN
+    page.keyboard.press("Escape")
+    assert page.evaluate(pictures) == before
     page.keyboard.press("Tab")
     assert page.errors == []
 
@@ -256,8 +260,52 @@ def test_without_any_run_nothing_is_told(compared, open_page):
     assert readout(page) == "" and page.errors == []
     page.get_by_role("checkbox", name="B b").check()
     page.mouse.move(*place(page, 0, 51))
-    assert readout(page).startswith("step 31\nB b")  # 51 hundredths of an axis of 60 steps
+    assert readout(page).startswith("step 20\nB b")  # 51 hundredths of an axis of 40 steps
     assert page.errors == []
+
+
+# What is drawn in a picture: the numbers at both axes, with their places, and the points of visible curves.
+DRAWN = """(picture) => {
+  const numbers = (kind) => [...picture.querySelectorAll(`.${kind} > g`)].map(
+    (one) => `${one.textContent.trim()} ${one.getAttribute("transform")}`);
+  const curves = [...picture.querySelectorAll("path[data-name], circle")];
+  const points = curves.filter((one) => one.checkVisibility()).map(
+    (one) => one.getAttribute("d") || `${one.getAttribute("cx")} ${one.getAttribute("cy")}`);
+  return [numbers("heights"), numbers("places"), points.join(" ").match(/[\\d.]+/g).map(Number)];
+}"""
+# Losses of three runs: the first is far above the others, goes on for longer, and its last value is tiny.
+LENGTHS = {"A": 300, "B": 150, "C": 7}
+RUNS = {letter: np.arange(1, length + 1) for letter, length in LENGTHS.items()}
+RISES = {
+    "A": 90 - 0.299 * RUNS["A"], "B": 3 + np.sin(RUNS["B"]) / 10, "C": np.full(LENGTHS["C"], 2.5),
+}  # fmt: skip
+
+
+def comparison_of(letters, path):
+    """Write the page of some of the runs, whose curves keep their places among all."""
+    runs = []
+    for letter, place in zip(letters, "ABC", strict=False):
+        lines = [{"step": int(s), "mlm_loss": v} for s, v in zip(RUNS[letter], RISES[letter], strict=True)]
+        lines += [{"step": int(s), "held_out_loss": 2 * RISES[letter][s - 1]} for s in RUNS[letter][4::40]]
+        runs.append(Compared(place, Path(letter), PretrainOptions(steps=LENGTHS[letter]), lines, None))
+    return Comparison(runs, "step").write(path)
+
+
+@pytest.mark.parametrize("letters", ["BC", "AC", "C"])
+def test_axes_fit_the_runs_that_are_shown_as_on_a_page_of_these(letters, open_page, tmp_path):
+    page = open_page(comparison_of("ABC", tmp_path / "all.html"))
+    boxes = page.get_by_role("checkbox")
+    boxes.nth(1).uncheck()
+    boxes.nth(1).check()
+    for number, letter in enumerate("ABC"):
+        boxes.nth(number).set_checked(letter in letters)
+    alone = open_page(comparison_of(letters, tmp_path / "alone.html"))
+    for number in range(2):
+        *axes, points = page.locator("svg[role=img]").nth(number).evaluate(DRAWN)
+        *expected_axes, expected = alone.locator("svg[role=img]").nth(number).evaluate(DRAWN)
+        assert axes == expected_axes
+        np.testing.assert_allclose(points, expected, atol=0.2)
+    assert page.errors == alone.errors == []
 
 
 def test_runs_are_hidden_without_scripts(compared, open_page):

@@ -147,6 +147,7 @@ def test_it_says_what_was_decided_and_why(finished):
     assert rows["steps"] == ["12", "--steps"]
     assert rows["sequence lengths"] == ["8 for 6 steps, then 16 for 6 steps", "given"]
     assert rows["learning rate"] == ["0.002", "recipe of tiny"]
+    assert rows["warm-up"] == ["1 step, a share of 0.1", "recipe of tiny"]
     assert rows["vocabulary"] == [f"{report['vocab_size']} pieces", "learnt from the text"]
     assert rows["size"][0].startswith("2 layers of 128 in 2 heads") and rows["size"][1] == "--size tiny"
     average = report["tokens"] / STEPS
@@ -169,6 +170,13 @@ def test_minutes_are_explained_by_the_measured_speed():
         "before the speed changed on the way; held-out text is measured on 50% of the usual targets"
     )
     assert "planned" not in page._budget(minutes, plan, Timetable.of(100))
+
+
+def test_a_warmup_is_told_in_the_steps_of_a_changed_plan():
+    tenth = PretrainOptions(steps=100, warmup=0.1)
+    assert page._warmup_text(tenth, Timetable.of(100)) == "10 steps, a share of 0.1"
+    slower = Timetable.of(100).rescheduled(end=195, from_step=5)  # the other 95 steps take 190
+    assert page._warmup_text(tenth, slower) == "15 steps, a share of 0.1"
 
 
 def test_before_the_first_step_it_says_how_many_tokens_fit():

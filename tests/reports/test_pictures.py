@@ -31,9 +31,7 @@ def test_smoothing_begins_anew_at_each_break():
 
 def test_of_several_curves_each_ends_where_its_run_does():
     short = SLOPE[:40]
-    found = picture(
-        "loss", [Curve("a", SLOPE, "A", faint=False), Curve("b", short, "B", faint=False)], FORMAT
-    )
+    found = picture("loss", [Curve("a", SLOPE, "A", "smoothed"), Curve("b", short, "B", "smoothed")], FORMAT)
     assert [path.kind for path in found["paths"]] == ["a", "b"]
     width = pictures.WIDTH - pictures.LEFT - pictures.RIGHT
     assert curves(found, "a")[0][-1, 0] == pytest.approx(pictures.LEFT + width)

@@ -5,7 +5,9 @@ from html.parser import HTMLParser
 from paths import PACKAGE
 
 VOID = {"img", "input", "meta", "path"}  # without an end tag here
-POINTER = (PACKAGE / "reports" / "templates" / "pointer.js").read_text("utf-8").strip()
+SCRIPTS = PACKAGE / "reports" / "templates"
+POINTER = (SCRIPTS / "pointer.js").read_text("utf-8").strip()
+AXES = (SCRIPTS / "axes.js").read_text("utf-8").strip()
 
 
 class Page(HTMLParser):
@@ -59,15 +61,17 @@ class Page(HTMLParser):
         return [text for name, text in self.texts if name == tag]
 
 
-def require_own_script(found):
-    """The script that lets pictures answer to a pointer, and no other."""
-    assert found.of("script") == [{}] and found.said("script") == [POINTER]
+def require_own_script(found, *more):
+    """The script that lets pictures answer to a pointer, with those of the page, and no other."""
+    assert found.of("script") == [{}]
+    [script] = found.said("script")
+    assert script.split() == " ".join([POINTER, *more]).split()
 
 
-def require_self_contained(document):
-    """No script but that of pictures, no network, light and dark."""
+def require_self_contained(document, *scripts):
+    """No script but that of pictures and those of the page, no network, light and dark."""
     found = Page(document)
-    require_own_script(found)
+    require_own_script(found, *scripts)
     assert document.startswith("<!DOCTYPE html>\n")
     assert not {"link", "img", "iframe", "object"} & {name for name, _ in found.tags}
     for _, attributes in found.tags:

@@ -19,7 +19,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.tasks import registry
 from minibert.tasks.contexts import Window, longest_word, windows
-from minibert.tasks.metrics import entities, schemes
+from minibert.tasks.metrics import schemes
 from minibert.tasks.metrics.entities import chunks
 from minibert.tasks.tagging import NO_PIECE, Tagging, comparable, entities_text, tag_numbers
 from minibert.tasks.words import word_spans
@@ -339,22 +339,21 @@ def test_a_stray_tag_leaves_all_other_entities(stray, side):
         scores = task.score(gold, found)
         assert task.statistic(gold, found)(np.arange(len(gold))) == pytest.approx(scores["f1"])
         mistakes = list(task.mistakes(gold, found))
-        expected, predicted = comparable(gold, found)
+        chosen = comparable(gold, found).schemes
     assert scores["recall"] == pytest.approx(60 / 61 if side == "gold" else 1)
     assert scores["precision"] == pytest.approx(60 / 61 if side == "predicted" else 1)
     assert len(mistakes) == (side != "both")
-    assert (expected.scheme == predicted.scheme) == (side == "both" or side == "gold")
-    assert not expected.scheme.is_strict and not predicted.scheme.is_strict
+    assert (chosen.gold == chosen.predicted) == (side == "both" or side == "gold")
+    assert not chosen.gold.is_strict and not chosen.predicted.is_strict
     told = [str(one.message) for one in caught]
     assert len(told) == (side != "predicted")
     assert all(" of 81 gold tags of entities belong to no complete entity" in one for one in told)
 
 
-def test_the_schemes_are_chosen_once():
+def test_schemes_are_chosen_before_other_tags_become_entities():
     gold = [sentence("a b c", tags="B-PER E-PER O"), sentence("d e", tags="S-LOC NOUN")]
     sides = comparable(gold, [["B-PER", "I-PER", "O"], ["B-LOC", "NOUN"]])
-    assert sides.gold.scheme == sides.predicted.scheme == schemes.scheme_named("BIOES")
-    assert entities.both_schemes(*sides) == (sides.gold.scheme, sides.predicted.scheme)
+    assert sides.schemes.gold == sides.schemes.predicted == schemes.scheme_named("BIOES")
     assert (sides.gold[1], sides.predicted[1]) == (["S-LOC", "S-NOUN"], ["B-LOC", "S-NOUN"])
 
 

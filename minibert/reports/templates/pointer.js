@@ -88,7 +88,7 @@ function answer(picture, places) {
     const [heading, told] = toldAt(places[at], picture.dataset.axis);
     hide();
     line(heading);
-    if (!places[at].title) drawn("path", { class: "guide", d: `M${places[at].x} 0V${picture.dataset.bottom}` }, marks);
+    if (!places[at].title) drawn("path", { class: "guide", d: `M${places[at].x} 0V${JSON.parse(picture.dataset.plot).bottom}` }, marks);
     for (const { x, y, kind, words } of told) {
       drawn("circle", { class: kind, cx: x, cy: y, r: 6 }, marks);
       if (words) line(words, kind);

@@ -8,8 +8,8 @@ tag without a hyphen that is not a letter of a scheme is outside.
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,25 +29,16 @@ from minibert.tasks.metrics.schemes import (
     unknown_scheme,
 )
 
-__all__ = ["OUTSIDE", "Chunk", "Scheme", "TagsOfScheme", "both_schemes", "chunks", "conlleval", "f1_of"]
+__all__ = ["OUTSIDE", "Chunk", "Scheme", "Schemes", "both_schemes", "chunks", "conlleval", "f1_of"]
 __all__ += ["report", "sentence_counts"]
 Sentences = Sequence[Sequence[str]]
 
 
-class TagsOfScheme(list[Sequence[str]]):
-    """The tags of each sentence, in a known scheme.
+class Schemes(NamedTuple):
+    """The schemes of gold and of predicted tags."""
 
-    Parameters
-    ----------
-    sentences : iterable of sequences of str
-        Tags.
-    scheme : Scheme
-        The scheme to read them in.
-    """
-
-    def __init__(self, sentences: Iterable[Sequence[str]], scheme: Scheme):
-        super().__init__(sentences)
-        self.scheme = scheme
+    gold: Scheme
+    predicted: Scheme
 
 
 def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
@@ -85,7 +76,7 @@ def both_schemes(
     gold: Sentences,
     predicted: Sentences,
     detect: Callable[..., Scheme] = scheme_of,
-) -> tuple[Scheme, Scheme]:
+) -> Schemes:
     """Return the schemes of gold and of predicted tags.
 
     Gold and predicted tags are strict only if they follow their scheme, see `as_kept`. Predicted tags are
@@ -96,30 +87,27 @@ def both_schemes(
     Parameters
     ----------
     gold, predicted : sequence of sequences of str
-        The tags of each sentence. If both are `TagsOfScheme`, their schemes are returned.
+        The tags of each sentence.
     detect : callable, optional
         Recognises a scheme by the letters of the tags; like `scheme_of`, it may be given a preferred one.
 
     Returns
     -------
-    tuple of Scheme
-        The schemes of gold and of predicted tags.
+    Schemes
 
     Raises
     ------
     InputError
         When no scheme has all letters of one side.
     """
-    if isinstance(gold, TagsOfScheme) and isinstance(predicted, TagsOfScheme):
-        return gold.scheme, predicted.scheme
     gold_scheme = as_kept(detect(gold), gold)
     if any(letter_of(tag) for tags in gold for tag in tags):
         predicted_scheme = detect(predicted, gold_scheme)
         if predicted_scheme.name == gold_scheme.name:
-            return gold_scheme, gold_scheme
-        return gold_scheme, as_kept(predicted_scheme, predicted)
+            return Schemes(gold_scheme, gold_scheme)
+        return Schemes(gold_scheme, as_kept(predicted_scheme, predicted))
     predicted_scheme = as_kept(detect(predicted), predicted)
-    return predicted_scheme, predicted_scheme
+    return Schemes(predicted_scheme, predicted_scheme)
 
 
 def _warn_of_tags(gold: Sentences, predicted: Sentences, gold_scheme: Scheme) -> None:
@@ -149,7 +137,7 @@ def _warn_of_tags(gold: Sentences, predicted: Sentences, gold_scheme: Scheme) ->
 def conlleval(
     gold: Sentences,
     predicted: Sentences,
-    scheme: str | None = None,
+    scheme: str | Schemes | None = None,
 ) -> dict[str, Any]:
     """Compute the metrics of conlleval, in percent.
 
@@ -157,10 +145,10 @@ def conlleval(
     ----------
     gold, predicted : sequence of sequences of str
         The tags of each sentence; the schemes of the two may differ.
-    scheme : str, optional
+    scheme : str or Schemes, optional
         Scheme of both, such as "BIOES" or "BILOU" (`schemes.NAMES`), in which entities have to be complete.
-        By default it is recognised from the tags of each side, see `both_schemes`. Warnings then count gold
-        tags that are not in a complete entity, and name tags that follow no scheme.
+        Or the scheme of each side; by default those that `both_schemes` recognises. Unless it is a name,
+        warnings count gold tags that are not in a complete entity, and name tags that follow no scheme.
 
     Returns
     -------
@@ -215,7 +203,7 @@ def _rates(gold: int, predicted: int, correct: int) -> dict[str, Any]:
 def sentence_counts(
     gold: Sentences,
     predicted: Sentences,
-    scheme: str | None = None,
+    scheme: str | Schemes | None = None,
 ) -> np.ndarray:
     """Count, sentence by sentence, what F1 is made of, for confidence intervals.
 
@@ -225,8 +213,8 @@ def sentence_counts(
     ----------
     gold, predicted : sequence of sequences of str
         The tags of each sentence, see `conlleval`.
-    scheme : str, optional
-        Scheme of both, see `conlleval`.
+    scheme : str or Schemes, optional
+        Scheme of both, or of each side, see `conlleval`.
 
     Returns
     -------
@@ -289,7 +277,7 @@ def _row(metrics: Mapping[str, Any]) -> str:
 def _compared(
     gold: Sentences,
     predicted: Sentences,
-    scheme: str | None = None,
+    scheme: str | Schemes | None = None,
     warns: bool = False,
 ) -> Iterator[tuple[set[Chunk], ...]]:
     """Return the chunks of each sentence: expected, predicted, and predicted correctly."""
@@ -302,16 +290,18 @@ def _compared(
             raise InputError(f"{counts}; give one of each for every word.")
     if not any(map(len, gold)):
         raise InputError("There is no word to score; give one sentence at least.")
-    if scheme is None:
-        gold_scheme, predicted_scheme = both_schemes(gold, predicted)
-        if warns:
-            _warn_of_tags(gold, predicted, gold_scheme)
+    if isinstance(scheme, str):
+        named = scheme_named(scheme)
+        schemes = Schemes(named, named)
     else:
-        gold_scheme = predicted_scheme = scheme_named(scheme)
+        schemes = scheme or both_schemes(gold, predicted)
+        if warns:
+            _warn_of_tags(gold, predicted, schemes.gold)
 
     def compared(gold_tags: Sequence[str], predicted_tags: Sequence[str]) -> tuple[set[Chunk], ...]:
-        expected = set(read_chunks(gold_tags, gold_scheme))
-        predicted_chunks = set(read_chunks(predicted_tags, predicted_scheme))
+        """Compare the chunks of one sentence."""
+        expected = set(read_chunks(gold_tags, schemes.gold))
+        predicted_chunks = set(read_chunks(predicted_tags, schemes.predicted))
         return expected, predicted_chunks, expected & predicted_chunks
 
     return (compared(*tags) for tags in zip(gold, predicted, strict=True))

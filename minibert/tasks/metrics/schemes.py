@@ -308,6 +308,7 @@ def most_common_scheme(sentences: Iterable[Sequence[str]], other: Scheme | None 
             letters[letter_of(tag)] += count
 
     def n_tags(scheme: Scheme) -> int:
+        """Count the tags with a letter of a scheme."""
         return sum(letters[letter] for letter in scheme.letters)
 
     return max(SCHEMES if other is None else (other, *SCHEMES), key=n_tags)

@@ -339,6 +339,7 @@ def version_of(questions: Questions, version: str = AUTO) -> str:
 
 
 def _has_text(question: Any) -> bool:
+    """Return whether a question has a gold answer with any text in it."""
     return any(answer.text.strip() for answer in question.answers)
 
 
