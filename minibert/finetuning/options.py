@@ -59,7 +59,7 @@ PAPER_RATE = 5e-5
 MUON_BELOW = 384  # from this width on, Muon is no better
 RATES_BY_WIDTH = {
     "adamw": {128: 5e-4, 192: 2e-4, MUON_BELOW: 2e-4, PAPER_WIDTH: PAPER_RATE},
-    "muon": {32: 3e-3, 128: 1e-3, 192: 1e-3, MUON_BELOW: 5e-4},
+    "muon": {32: 3e-3, 128: 1e-3, 192: 5e-4, MUON_BELOW: 2e-4},
 }
 
 
@@ -85,7 +85,7 @@ def rate_for_width(rate: float, width: int, optimizer: str = "adamw") -> float:
     >>> rate_for_width(5e-5, 128), rate_for_width(5e-5, 384), rate_for_width(5e-5, 768)
     (0.0005, 0.0002, 5e-05)
     >>> rate_for_width(5e-5, 192, "muon")
-    0.001
+    0.0005
     """
     if optimizer == "adamw" and width >= PAPER_WIDTH:
         return rate
