@@ -1598,7 +1598,9 @@ course.say(f"With an interval: BERT is **{word}** the table of words.")
 # score is luck.
 
 # %%
-classifier = TextClassifier(str(folder), epochs=3, learning_rates=2e-3, batch_size=32, max_length=LONGEST)
+classifier = TextClassifier(
+    str(folder), epochs=3, optimizer="adamw", learning_rates=2e-3, batch_size=32, max_length=LONGEST
+)
 classifier.fit([pair for pair, _ in train], [label for _, label in train])
 right["TextClassifier"] = classifier.predict([pair for pair, _ in dev]) == gold
 
