@@ -51,9 +51,9 @@ WIDTHS = "\n".join(
     for width in (768, 512, 384, 256, 192, 128)
 )
 NARROW = f"""\
-These rates are for AdamW and models of width {PAPER_WIDTH} and more. Models narrower than
-{MUON_BELOW} are trained with Muon unless --optimizer is given. Without --lr, the rate goes
-with the width. In place of {PAPER_RATE:g}:
+These rates are for AdamW and models of width {PAPER_WIDTH} and more. Models narrower
+than {MUON_BELOW} are trained with Muon unless --optimizer is given. Without --lr, the
+rate goes with the width. In place of {PAPER_RATE:g}:
   width           adamw           muon
 {WIDTHS}
 """

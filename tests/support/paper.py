@@ -140,7 +140,7 @@ ROWS = (
         "3-m", "“a single sentence and a pair of sentences … in one token sequence”",
         "tasks/sentences.py:Sentences.features",
         "tasks/test_tasks.py::test_a_pair_is_read_as_two_segments_the_longer_one_cut",
-        "None if None in second else second", "None",
+        "_second_texts(block)", "None",
     ),
     Row(
         "3-n",
@@ -731,9 +731,9 @@ ROWS = (
     ),
     Row(
         "5.3-d", "“the representation of the first sub-token as the input to the token-level classifier”",
-        "tasks/tagging.py:Tagging.features",
+        "tasks/tagging.py:_first_rows",
         "tasks/test_tagging.py::test_rows_are_first_pieces_and_labels_their_tags",
-        "np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1", "np.cumsum(pieces[begin:end])",
+        "np.cumsum(pieces) - pieces", "np.cumsum(pieces)",
     ),
     Row(
         "5.3-e",
