@@ -202,7 +202,9 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SystemExit(f"{folder} cannot be made a folder ({error.strerror}); name another folder.") from error
+        raise SystemExit(
+            f"{folder} cannot be made a folder ({error.strerror}); name another folder."
+        ) from error
 
 
 def encode_words(words: list[str], ids: dict[str, int]) -> list[int]:
