@@ -35,6 +35,7 @@ from minibert.finetuning.options import (
     PAPER_RATE,
     PAPER_WIDTH,
     RECIPES,
+    USUAL_OPTIMIZER,
     FinetuneOptions,
     rate_for_width,
 )
@@ -105,7 +106,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "bilstm class_weights sampling")
     flags.add_options(group, options, "span_weight dtype batch_size accumulate learning_rates")
     text = "for batches of hundreds of examples, with rates ten times AdamW's"
-    flags.add_optimizer(group, f"muon for models narrower than {MUON_BELOW}, else adamw", lamb=text)
+    flags.add_optimizer(group, USUAL_OPTIMIZER, lamb=text)
     accelerators.add_accelerators(parser, options)
     flags.add_others(group, parser, options)
 

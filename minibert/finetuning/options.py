@@ -57,6 +57,7 @@ class TaskRecipe(NamedTuple):
 PAPER_WIDTH = 768
 PAPER_RATE = 5e-5
 MUON_BELOW = 384  # from this width on, Muon is no better
+USUAL_OPTIMIZER = f"muon for models narrower than {MUON_BELOW}, else adamw"  # for help
 RATES_BY_WIDTH = {
     "adamw": {128: 5e-4, 192: 2e-4, MUON_BELOW: 2e-4, PAPER_WIDTH: PAPER_RATE},
     "muon": {32: 3e-3, 128: 1e-3, 192: 5e-4, MUON_BELOW: 2e-4},
@@ -239,7 +240,7 @@ class FinetuneArguments(TrainingArguments):
         None,
         listed(OPTIMIZERS, "or"),
         one_of(OPTIMIZERS),
-        default=f"muon for models narrower than {MUON_BELOW}, else adamw",
+        default=USUAL_OPTIMIZER,
     )
     learning_rates: float | tuple[float, ...] | None = option(
         None,

@@ -376,11 +376,19 @@ class Pretraining:
             State of the run.
         timetable : Timetable
             How many steps there are.
+
+        Returns
+        -------
+        int
+            In tokens; before the first step, that of the first sequences.
         """
-        since, trained = state.plan.get("replanned", (0, 0))  # steps before `since` had another timetable
-        stages = [stage for stage in self.stages(timetable) if stage.end > since]
-        seen = [stage.seq_length for stage in stages if max(stage.begin, since) < max(1, state.step)]
-        return max(trained, *seen, 0)
+        since, longest = state.plan.get("replanned", (0, 0))  # steps before `since` had another timetable
+        done = max(1, state.step)
+        for stage in self.stages(timetable):
+            has_begun = max(stage.begin, since) < done
+            if has_begun and stage.end > since:
+                longest = max(longest, stage.seq_length)
+        return longest
 
     def lengthening_steps(self, timetable: Timetable, state: State) -> frozenset[int]:
         """Return the steps before which `lengthen` is called.

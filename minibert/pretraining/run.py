@@ -483,7 +483,7 @@ def _finish(
             info("Measuring the held-out loss.")
             held_out = _measured(task, state, timetable, show)
             held_out["text_unigram"] = page.text_unigram
-            _warn_of_high_loss(held_out["loss"], config.vocab_size, read_metrics(run, RECENT_STEPS))
+            _warn_of_high_loss(held_out["loss"], config.vocab_size, run)
         model = Bert(config, params, task.ops, task.text.tokenizer)
         examples = _examples(task, model)
     report = {
@@ -519,15 +519,17 @@ def _finish(
     return report
 
 
-def _warn_of_high_loss(loss: float, n_pieces: int, lines: Sequence[Mapping[str, float]]) -> None:
+def _warn_of_high_loss(loss: float, n_pieces: int, run: Path) -> None:
     """Warn of a held-out loss far above that of a model that finds all pieces equally likely.
 
     The last lines of the log tell the two reasons apart: a diverged run has lost its training text, too.
+    The log is read for a loss that high alone.
     """
     chance = math.log(n_pieces)
     if loss <= FAR_ABOVE * chance:
         return
     what = f"The held-out loss of {loss:,.1f} nats is far above the {chance:.1f} of guessing at random"
+    lines = read_metrics(run, RECENT_STEPS)
     recent = [line["mlm_loss"] for line in lines if "mlm_loss" in line][-RECENT_STEPS:]
     training_loss = sum(recent) / len(recent)
     if training_loss > chance:

@@ -157,6 +157,7 @@ def picture(
     for kind, points, name in drawn:
         places = np.stack([x(points[:, 0]), y(points[:, 1])], 1)
         paths.append(Path(kind, places.tolist(), name, *_told_of(points, words)))
+    plot = {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
     return {
         "label": _label(title, curves, words, axis),
         "summary": [_summary(curve, title, words, axis) for curve in curves],
@@ -166,15 +167,7 @@ def picture(
         "y_label": f"{title}, {unit}" if unit else title,
         "width": WIDTH,
         "height": HEIGHT,
-        "plot": {
-            "left": LEFT,
-            "right": WIDTH - RIGHT,
-            "top": TOP,
-            "bottom": HEIGHT - BOTTOM,
-            "values": heights,
-            "last": last,
-            "scale": scale,
-        },
+        "plot": plot | {"values": heights, "last": last, "scale": scale},
         "heights": [(_tick(scale * tick), y(tick)) for tick in heights],
         "places": [(_tick(position), x(position)) for position in positions],
         "bands": [(y(band[0]), y(band[1]), band[2])] if band else [],

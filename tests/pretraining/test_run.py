@@ -1272,10 +1272,12 @@ def test_a_run_that_has_diverged_is_warned_of(corpus, tmp_path):
 
 
 @pytest.mark.parametrize(("training_loss", "why"), [(4.9, "diverged"), (0.04, "learnt its text by heart")])
-def test_a_high_held_out_loss_is_put_down_to_what_the_training_loss_shows(training_loss, why):
+def test_a_high_held_out_loss_is_put_down_to_what_the_training_loss_shows(training_loss, why, tmp_path):
     lines = [{"step": 1, "mlm_loss": 40.0}, *({"step": 2, "mlm_loss": training_loss} for _ in range(10))]
+    lines.append({"step": 2, "held_out_loss": 12.5})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.warns(InputWarning, match=rf"loss of 12\.5 nats is far above the 4\.7 .*: the run has {why}"):
-        _warn_of_high_loss(12.5, 109, [*lines, {"step": 2, "held_out_loss": 12.5}])
+        _warn_of_high_loss(12.5, 109, tmp_path)
 
 
 @pytest.mark.parametrize(
