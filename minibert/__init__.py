@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # editors and type checkers read this; Python does not
     from minibert.api.encoder import TextEncoder as TextEncoder
+    from minibert.api.exporting import export as export
     from minibert.api.loading import load as load
     from minibert.api.runs import Run as Run, finetune as finetune, pretrain as pretrain
     from minibert.api.texts import (
@@ -48,6 +49,7 @@ _MODULES = {
     "TokenTagger": "minibert.api.words",
     "Tokenizer": "minibert.tokenizer",
     "compare": "minibert.experiments.comparison",
+    "export": "minibert.api.exporting",
     "finetune": "minibert.api.runs",
     "load": "minibert.api.loading",
     "pretrain": "minibert.api.runs",

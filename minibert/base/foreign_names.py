@@ -294,6 +294,14 @@ FOREIGN_ARGUMENTS = {
     },
     "Bert.from_pretrained": _LOADING,
     "load": _LOADING,
+    "export": {
+        **dict.fromkeys(("folder", "path", "output", "output_dir", "save_directory"), "Did you mean out?"),
+        **dict.fromkeys(("pool", "pooling", "pooling_mode"), "Did you mean sentence_transformers?"),
+        **dict.fromkeys(("precision", "torch_dtype"), "Did you mean dtype?"),
+        "format": "The format is Hugging Face's; onnx=True writes model.onnx as well.",
+        "opset": "It is 17; leave it out.",
+        "push_to_hub": "Nothing is uploaded; call hf upload NAME FOLDER afterwards.",
+    },
 }
 
 
@@ -302,7 +310,7 @@ _VECTORS = "An Encoded holds several arrays; vectors() has one vector for each t
 _COSINES = "Of vectors made with normalize=True the cosines are a @ b.T."
 _TRAINING = "metrics() has what was recorded in training, and `report` the result."
 _TRANSFORMERS = "Use minibert.load(folder)."
-_EXPORT = "Save it; minibert export --onnx then writes model.onnx."
+_EXPORT = "Save it; minibert.export(folder, out=..., onnx=True) then writes model.onnx."
 _ENCODING = dict.fromkeys(
     ("to", "cuda", "convert_to_tensors"), "What is in it are arrays of NumPy, which torch.as_tensor takes."
 )

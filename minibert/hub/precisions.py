@@ -47,7 +47,7 @@ def narrowed(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
         When `dtype` is not one of these, or a finite number is beyond its range.
     """
     if dtype not in STORED:
-        raise InputError(f"dtype={dtype!r} cannot be stored; use one of {', '.join(STORED)}.")
+        raise InputError(f"dtype={dtype!r} cannot be stored; use one of {', '.join(STORED)}.", dtype=dtype)
     with np.errstate(over="ignore"):
         result = np.ascontiguousarray(values, "<f2" if dtype == "float16" else "<f4")
     if dtype == "bfloat16":

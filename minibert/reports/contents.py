@@ -236,3 +236,19 @@ class PretrainReport(TypedDict):
     crc32: NotRequired[dict[str, int]]  # checksums of the model's files, by name
     folder: str
     page: str | None
+
+
+class ExportReport(TypedDict):
+    """What `export` read, changed and wrote."""
+
+    source: str  # the file of the weights
+    layers: int
+    hidden_size: int
+    heads: int
+    vocab_size: int
+    head: str  # its kind; "none" for an encoder alone
+    labels: list[str]
+    missing: list[str]  # tensors that the model lacks, and that are left out
+    unused: list[str]  # tensors of the file that are no part of the model
+    notes: list[str]  # sentences about what was changed, added or guessed
+    written: dict[str, int]  # size of each file in bytes, by its path in the folder

@@ -264,7 +264,7 @@ def test_a_taken_destination_is_left_alone(model, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes").touch()
     error = ends_badly(capsys, 2, *words_of(model, tmp_path / "out"))
-    assert "exists and is not empty; choose another --out" in error
+    assert "exists and is not empty; choose another" in error
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes"]
     error = ends_badly(capsys, 2, *words_of(model, model / "vocab.txt"))
     assert "exists and is not empty" in error
