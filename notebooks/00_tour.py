@@ -17,12 +17,12 @@
 # **The question.** How does one get from a sentence to a trained language model, and how would you know that each step
 # is right?
 #
-# BERT is a model that reads a text and guesses the words that are hidden in it. This chapter goes all the way to one, in
-# ten minutes of reading: a sentence becomes pieces, pieces become vectors, vectors look at each other, a guess is scored,
-# the score becomes a gradient, and many gradients become a small BERT that we train here, in less than a minute. The
-# chapters after this one go back over each of these steps, slowly, and there you write every operation yourself. You need
-# to know Python with NumPy, derivatives, and products of matrices; the rest is explained where it comes up. Section
-# numbers in parentheses are those of the paper, [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
+# BERT is a model that reads a text and guesses the words that are hidden in it. This chapter goes all the way to one: a
+# sentence becomes pieces, pieces become vectors, vectors look at each other, a guess is scored, the score becomes a
+# gradient, and many gradients become a small BERT that we train here, in less than a minute. The chapters after this
+# one go back over each of these steps, slowly, and there you write every operation yourself. You need to know Python
+# with NumPy, derivatives, and products of matrices; the rest is explained where it comes up. Section numbers in
+# parentheses are those of the paper, [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).
 #
 # **When you have read it, you will be able to** say what each part of BERT is for, read the pictures that the later
 # chapters use, and judge whether a model has learnt something or has only counted words.
@@ -90,7 +90,8 @@ course.show(
 #
 # Two special pieces frame the input: `[CLS]` opens it and `[SEP]` closes it. (The names stand for *classification* and
 # *separator*.) BERT may also be given two texts at once, say a question and a passage; then another `[SEP]` separates
-# them, and every piece belongs to a **segment**, A or B (section 3 and figure 2 of the paper). Here is our sentence, and a second one after it:
+# them, and every piece belongs to a **segment**, A or B (section 3 and figure 2 of the paper). Here is our sentence,
+# and a second one after it:
 
 # %%
 single = tokenizer(sentence)

@@ -51,7 +51,7 @@ plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right"
 lesson = course.begin("02")
 
 # %% [markdown]
-# First, a guess. Put your answer in place of the three dots; the answer comes at the end of this chapter.
+# First, a guess. Put yours in place of the three dots; the answer comes at the end of this chapter.
 
 # %%
 share_guess = lesson.predict(

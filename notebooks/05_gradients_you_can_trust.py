@@ -623,8 +623,8 @@ lesson.check(linear_backward)
 # The judge drew shapes you have not seen, took the complex step of the *forward*, and compared along random directions.
 # That takes no formula for `dx`. A tiny error in one entry may stay below the tolerance of the sum, so it also compared
 # each entry with minibert's own backward, which has to pass the same proof (`minibert gradcheck`). Here are the three
-# equations with numbers (the derivation above has them, if you open it), on the left the measured Jacobian, and then
-# minibert's own lines:
+# equations of the derivation above, in numbers, on the left the measured Jacobian; and then minibert's own
+# lines:
 
 # %%
 course.equal("dx:  J^T dy = dy W^T", (J.T @ dy.ravel()).reshape(T, K), dy @ weight.T)
@@ -827,7 +827,7 @@ lesson.check(softmax_cross_entropy_backward)
 # | `* dnll[:, None]` | `* dnll[:, None] / len(dnll)` | No mean here: the weights in dnll already say how much a row counts. |
 # | `(probabilities - here)` | `probabilities * (1 - here)` | At the label too there is a gradient: p - 1. |
 # | `(probabilities - here) * dnll[:, None]` | `probabilities - here * dnll[:, None]` | The weight belongs to both terms, p and the one at the label. |
-# | `here = np.arange(probabilities.shape[1]) == saved.labels[:, None]` | `here = np.isin(np.arange(probabilities.shape[1]), saved.labels)` | Each row has one label of its own; the labels of other rows have no one in it. |
+# | `here = np.arange(probabilities.shape[1]) == saved.labels[:, None]` | `here = np.isin(np.arange(probabilities.shape[1]), saved.labels)` | Each row subtracts a single one, at its own label, not at those of other rows. |
 #
 # </details>
 # <details><summary>The derivation, twice</summary>
@@ -858,8 +858,8 @@ lesson.check(softmax_cross_entropy_backward)
 # </details>
 
 # %% [markdown]
-# Here is what the derivation above shows, if you open it, in numbers, and the Jacobian of softmax as a picture. Chapter 06
-# will need it again.
+# Here is the derivation above in numbers, and the Jacobian of softmax as a picture. Chapter 06 will need it
+# again.
 
 
 # %%
@@ -1188,7 +1188,7 @@ lesson.check(gelu_backward)
 # </details>
 
 # %% [markdown]
-# Both sides of every step of the derivation above, if you open it, in numbers:
+# Both sides of every step of the derivation above, in numbers:
 
 # %%
 x = np.linspace(-4, 4, 161)

@@ -878,9 +878,9 @@ lesson.check(layer_norm_backward)
 # </details>
 
 # %% [markdown]
-# Here are both sides of each equation of the derivation above, if you open it. It also has a second way to the formula, by
-# geometry: the backward of LayerNorm is two **projections**, matrices that remove a component and leave everything else as
-# it is.
+# Here are both sides of each equation of the derivation above. It also has a second way to the formula, by
+# geometry: the backward of LayerNorm is two **projections**, matrices that remove a component and leave everything else
+# as it is.
 
 # %%
 H, eps = 7, 0.3  # an eps that is large on purpose, so that forgetting it shows

@@ -20,9 +20,9 @@
 # stays there for an hour. Nothing crashes. Is the code wrong? Is the text too small, are the steps too short? People
 # who pre-train a BERT ask this again and again, and the usual answer is "train longer". You deserve a better one.
 #
-# **What you will be able to do.** You will be able to say in advance where a loss begins and where it will stick, to
-# prove why it sticks there, to predict for how long, and to get a stuck run moving again. You will also be able to tell
-# a model that has learnt something from one that only looks as if it had.
+# **What you will be able to do.** Say in advance where a loss begins and where it will stick, prove why it sticks
+# there, predict for how long, and get a stuck run moving again; and tell a model that has learnt something from one
+# that only looks as if it had.
 
 # %%
 # %matplotlib inline

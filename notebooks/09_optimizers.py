@@ -20,11 +20,11 @@
 # how far. A BERT that is moved too little learns nothing in the time you have; moved too much, it is ruined in twenty
 # steps and never recovers. What decides how far each one moves?
 #
-# **What you will be able to do.** You will be able to write the whole update of BERT: the norm of the gradient and its limit, the
-# learning rate of each step, and **Adam**, the optimizer of BERT, which divides a running mean of each gradient by its
-# typical size. As an encore there is LAMB, made for large batches. You will derive why Adam needs no knowledge of the
-# scale of a gradient, how far one of its steps can go at most, and what the authors' code does differently from the
-# textbook. At the end you ruin a few models on purpose and save one of them.
+# **What you will be able to do.** Write the whole update of BERT: the norm of the gradient and its limit, the learning
+# rate of each step, and **Adam**, the optimizer of BERT, which divides a running mean of each gradient by its typical
+# size. As an encore there is LAMB, made for large batches. You will derive why Adam needs no knowledge of the scale of
+# a gradient, how far one of its steps can go at most, and what the authors' code does differently from the textbook. At
+# the end you ruin a few models on purpose and save one of them.
 
 # %%
 # %matplotlib inline

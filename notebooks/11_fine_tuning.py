@@ -511,15 +511,19 @@ print(
 # ### Exercise 11.3 (hard): fine-tune
 #
 # `flat` is the buffer of all parameters of encoder and head; `Parameters(config, flat, head=head)` gives it its names.
-# Leave it alone and work on a copy. Make one update for each of `batches`, in order: forward by `encoder(ops, config,
-# params.tree, batch)`, which returns `x` and what is saved; then `output(ops, x, batch, params.tree, grads.tree)`,
-# which returns the loss and `dx` and adds the gradients of what is on top of the encoder; then `encoder_backward(ops,
-# config, dx, saved, params.tree, grads.tree)`, which adds all others. Begin each update with new gradients,
-# `params.zeros_like()`. The update itself is that of chapter 10: `rule = AdamRule(lr=rate, step=number, clip=factor)` and
-# `ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)`, which returns the three buffers. Here `rate` is
-# $\eta_t$ with $\eta$ = `peak`, `number` is $t + 1$, `factor` is the one that limits the norm of `grads.flat` to 1,
-# $\min(1, 1/\|g\|)$, and the moments `m` and `v` are zeros before the first update. Return the new buffer, of the shape
-# of `flat`, and an array (updates,) of the losses, each computed before its update.
+# Leave it alone and work on a copy. Make one update for each of `batches`, in order:
+#
+# 1. begin with new gradients, `params.zeros_like()`;
+# 2. `encoder(ops, config, params.tree, batch)` is the forward pass, which returns `x` and what is saved;
+# 3. `output(ops, x, batch, params.tree, grads.tree)` returns the loss and `dx`, and adds the gradients of what is on top
+#    of the encoder;
+# 4. `encoder_backward(ops, config, dx, saved, params.tree, grads.tree)` adds all others;
+# 5. the update is that of chapter 10: `rule = AdamRule(lr=rate, step=number, clip=factor)`, then
+#    `ops.adamw(params.flat, grads.flat, m, v, params.decayed, rule)`, which returns the three buffers.
+#
+# Here `rate` is $\eta_t$ with $\eta$ = `peak`, `number` is $t + 1$, `factor` is the one that limits the norm of
+# `grads.flat` to 1, $\min(1, 1/\|g\|)$, and the moments `m` and `v` are zeros before the first update. Return the new
+# buffer, of the shape of `flat`, and an array (updates,) of the losses, each computed before its update.
 
 
 # %%
