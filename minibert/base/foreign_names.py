@@ -51,7 +51,7 @@ _SCHEME = Foreign((), "The scheme, such as BIO or BIOES, is recognised from the 
 _THRESHOLD = Foreign((), "Thresholds are chosen on dev; compare predict_proba(X) with one of your own.")
 _CALLBACK = Foreign(("on_log",), "It is a function, which is given the number of a step and its values.")
 
-_ALREADY = "What comes out are arrays of NumPy; leave it out."
+_ALREADY = "Results are NumPy arrays; leave it out."
 IN_BATCHES = "Texts are processed in batches of a few thousand tokens; leave it out."
 NO_UPLOAD = "Nothing is uploaded; save the model, then call hf upload NAME FOLDER."
 
@@ -219,7 +219,7 @@ METHOD_ARGUMENTS: dict[str, dict[str, str]] = {
 }
 DEV_ARGUMENTS = ("validation_data", "eval_set", "eval_dataset")  # of a method that has `dev` here
 
-_PADDED = "What comes back has rows filled up with [PAD], `input_ids` and `attention_mask`; leave it out."
+_PADDED = "The result has rows filled up with [PAD], `input_ids` and `attention_mask`; leave it out."
 _LOADING = {
     **dict.fromkeys(("device", "device_map"), 'Give engine="jax" for a GPU; it takes the first one.'),
     **dict.fromkeys(("torch_dtype", "precision"), "Did you mean dtype?"),
@@ -240,16 +240,16 @@ _LOADING = {
 FOREIGN_ARGUMENTS = {
     "Bert.encode": {
         **dict.fromkeys(
-            ("normalize", "normalize_embeddings"), "Give it to what comes back, as vectors(normalize=True)."
+            ("normalize", "normalize_embeddings"), "Give it to the result, as vectors(normalize=True)."
         ),
         **dict.fromkeys(("convert_to_numpy", "convert_to_tensor", "return_tensors"), _ALREADY),
         **dict.fromkeys(("batch_size", "chunk_size"), IN_BATCHES),
         "show_progress_bar": "A TextEncoder with verbose=True shows one.",
         **dict.fromkeys(
-            ("pool", "pooling", "pooling_mode"), 'Give it to what comes back, as vectors(pool="mean").'
+            ("pool", "pooling", "pooling_mode"), 'Give it to the result, as vectors(pool="mean").'
         ),
-        "output_value": "Of what comes back, vectors() are of texts and hidden_states[-1] of tokens.",
-        "output_hidden_states": "`hidden_states` of what comes back has all of them; leave it out.",
+        "output_value": "Of the result, vectors() are of texts and hidden_states[-1] of tokens.",
+        "output_hidden_states": "`hidden_states` of the result has all of them; leave it out.",
         "output_attentions": "Give attentions=True.",
         **dict.fromkeys(("device", "precision"), "Both belong to the model: minibert.load(..., dtype=...)."),
         **dict.fromkeys(("prompt", "prompt_name"), "Put it in front of each text."),
@@ -267,9 +267,9 @@ FOREIGN_ARGUMENTS = {
         "padding": _PADDED,
         **dict.fromkeys(
             ("return_attention_mask", "return_token_type_ids", "return_offsets_mapping", "return_length"),
-            "What comes back has them all; leave it out.",
+            "The result has them all; leave it out.",
         ),
-        "return_tensors": "What comes back has arrays of NumPy, which torch.as_tensor takes; leave it out.",
+        "return_tensors": "The result has NumPy arrays, which torch.as_tensor takes; leave it out.",
         "text_pair": "Did you mean pair?",
         **dict.fromkeys(("max_len", "max_seq_length", "model_max_length"), "Did you mean max_length?"),
         "return_overflowing_tokens": "Overlapping windows are long='windows' of an estimator.",
@@ -312,7 +312,7 @@ _TRAINING = "metrics() has what was recorded in training, and `report` the resul
 _TRANSFORMERS = "Use minibert.load(folder)."
 _EXPORT = "Save it; minibert.export(folder, out=..., onnx=True) then writes model.onnx."
 _ENCODING = dict.fromkeys(
-    ("to", "cuda", "convert_to_tensors"), "What is in it are arrays of NumPy, which torch.as_tensor takes."
+    ("to", "cuda", "convert_to_tensors"), "It holds NumPy arrays, which torch.as_tensor takes."
 )
 FOREIGN_ATTRIBUTES = {
     "minibert": {

@@ -197,7 +197,7 @@ def test_classes_answer_attributes_of_other_libraries(kind, name, advice):
 def test_encodings_of_one_text_answer_attributes_as_others_do():
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ship"]
     encoding = minibert.Tokenizer(pieces)("ship")
-    with pytest.raises(AttributeError, match="^'TextEncoding' object has no attribute 'to'; what is in it"):
+    with pytest.raises(AttributeError, match="^'TextEncoding' object has no attribute 'to'; it holds"):
         encoding.to("cuda")
     with pytest.raises(AttributeError, match="^'TextEncoding' object has no attribute 'xyzzy'$"):
         encoding.xyzzy  # noqa: B018
