@@ -85,7 +85,7 @@ FIGURES = [
     (STARTED, f"is measured {IN_WORDS[PretrainOptions().evaluations]} times on the way"),
     (STARTED, f"up to {budget.HELD_OUT:.0%} of the time, with `--steps` up to "
               f"{objective.MEASURING_SHARE:.0%} of the work of the steps"),
-    (STARTED, f"{evaluation.TARGETS:,} at the end of a long run, {objective.LEAST_TARGETS} at the end of the shortest"),
+    (STARTED, f"{evaluation.TARGETS:,} at the end of a long run, {objective.LEAST_TARGETS} for the shortest"),
     (STARTED, f"at every evaluation and every {page.REFRESH} seconds"),
     (STARTED, f"(of more than {page.MOST_LINES:,} steps, only once the run has ended)"),
     (STARTED, " and ".join(NAMED_SIZES.rsplit(", ", 1))),
