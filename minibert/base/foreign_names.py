@@ -299,8 +299,7 @@ FOREIGN_ARGUMENTS = {
         **dict.fromkeys(("pool", "pooling", "pooling_mode"), "Did you mean sentence_transformers?"),
         **dict.fromkeys(("precision", "torch_dtype"), "Did you mean dtype?"),
         "format": "The format is Hugging Face's; onnx=True writes model.onnx as well.",
-        "opset": "It is 17; leave it out.",
-        "push_to_hub": "Nothing is uploaded; call hf upload NAME FOLDER afterwards.",
+        "push_to_hub": NO_UPLOAD,
     },
 }
 

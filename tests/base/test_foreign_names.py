@@ -120,6 +120,7 @@ CALLS = {
     "Tokenizer.from_pretrained": minibert.Tokenizer.from_pretrained,
     "Bert.from_pretrained": minibert.Bert.from_pretrained,
     "load": minibert.load,
+    "export": minibert.export,
 }
 
 
