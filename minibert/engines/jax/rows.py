@@ -204,7 +204,7 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
     Parameters
     ----------
     batch : Batch
-        The batch, on the host; it may have no sequences.
+        The batch, on the host.
     shape : Shape
         The padded sizes. The padding is zeros, with weight zero.
     asks_next : bool or None
