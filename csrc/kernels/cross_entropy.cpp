@@ -74,7 +74,10 @@ struct Softmax {
         firsts[strip] = (int32_t)j + (where < n ? where : 0);
     }
 
-    // nll and best of a row; what the first pass left in e (K,) becomes the gradient.
+    // nll and best of a row; what the first pass left in e (K,) becomes the gradient. With `most` the largest logit x,
+    // `label` = e^(x[label] - most), and `others` the sum of e^(x - most) over all other columns:
+    //   nll = log(others + label) - (x[label] - most),   gradient = softmax - one-hot(label),
+    // which is -others / (others + label) at the label. Where `label` is near 1, log1p keeps the digits of `others`.
     template <typename G> void second_pass(int64_t row, G *e) const {
         float *scales = tops + row * n_strips;
         int64_t highest = std::max_element(scales, scales + n_strips) - scales;

@@ -22,7 +22,15 @@ constexpr int MR = 8, NV = 3;
 constexpr int MR = 6, NV = 2;
 #endif
 
-// Blocks: a block of A (MC x KC units) stays in L2, a block of B (KC x NC) in L3.
+// The five loops of BLIS around the register tile, from the outermost, under the names that its papers give them:
+//   jc  N in blocks of NC columns
+//   pc  K in blocks of KC units: a block of B (KC x NC) is packed, panel by panel of as many columns as a tile, and stays
+//       in L3
+//   ic  M in blocks of at most MC rows, which the threads share (Grid): a block of A (MC x KC) is packed, panel by panel of
+//       as many rows as a tile, and stays in L2
+//   jr  the panels of B
+//   ir  the panels of A, each of which makes a tile of C with the panel of B
+// Between ic and jr a block of C is cut into strips (js), which an epilogue finishes while they are still in L2.
 constexpr int64_t KC = 640, MC = 168, NC = 128 * NV * VL;
 static_assert(NC % kStrip == 0, "a block is made of strips");
 
@@ -241,6 +249,30 @@ __attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float 
     }
 }
 
+// The loops jr and ir: C (rows,columns) = or += a block of A times panels of B. The block is packed, or lies in rows of lda;
+// a column of B takes `of_column` floats, on the average of its panel.
+void macro_kernel(const Way &way, int64_t rows, int64_t columns, int64_t units, const float *A, int64_t lda,
+                  const float *B, int64_t of_column, float *C, int64_t ldc, bool add) {
+    for (int64_t jr = 0; jr < columns; jr += way.columns) {
+        const float *panel = B + jr * of_column;
+        const int64_t width = std::min(way.columns, columns - jr);
+        for (int64_t ir = 0; ir < rows; ir += way.rows) {
+            const float *a = A + ir * lda;
+            float *c = C + ir * ldc + jr;
+            const int64_t height = std::min(way.rows, rows - ir);
+            // C is on its way while its sums are computed: stores of AMX that miss the cache wait for each other.
+            for (int64_t row = 0; row < height; ++row) {
+                ask_for(c + row * ldc, width);
+            }
+            if (width == way.columns && height % way.round == 0) {
+                way.multiply(units, a, lda, panel, c, ldc, height, add);
+            } else {
+                edge_tile(way, units, a, lda, panel, c, ldc, height, width, add);
+            }
+        } // ir
+    } // jr
+}
+
 #if defined(MB_BYTES)
 // A B with B as bytes: rows of A are quantized, and units of four are multiplied like floats in place. Rows may lie in the
 // slot for the right operand, since that one is laid out.
@@ -330,31 +362,15 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                     }
                     float *strip =
                         C ? C + i * ldc + jc + js : scratch<float>(Slot::strip, (i_end - i) * kStrip);
-                    for (int64_t jr = js; jr < js_end; jr += width) {
-                        for (int64_t ir = i; ir < i_end; ir += way.rows) {
-                            const float *a = left + (ir - i) * lda, *panel = panels + (jr - js) * of_column;
-                            float *c = strip + (ir - i) * ld + jr - js;
-                            int64_t rows = std::min(way.rows, i_end - ir),
-                                    columns = std::min(width, j_end - jr);
-                            // C is on its way while its sums are computed: stores of AMX that miss the cache wait for
-                            // each other.
-                            for (int64_t row = 0; row < rows; ++row) {
-                                ask_for(c + row * ld, columns);
-                            }
-                            if (columns == width && rows % way.round == 0) {
-                                way.multiply(units, a, lda, panel, c, ld, rows, adds);
-                            } else {
-                                edge_tile(way, units, a, lda, panel, c, ld, rows, columns, adds);
-                            }
-                        }
-                    }
+                    macro_kernel(way, i_end - i, js_end - js, units, left, lda, panels, of_column, strip, ld,
+                                 adds);
                     if (last && epilogue.finish) {
                         epilogue.finish(epilogue.self, i, i_end, jc + js, jc + js_end, strip, ld);
                     }
-                }
-            });
-        }
-    }
+                } // js
+            }); // ic
+        } // pc
+    } // jc
 }
 
 int64_t laid_out_size(int64_t N, int64_t K, bool narrow) {

@@ -31,11 +31,11 @@ class BatchPart(Batch):
         Whether any sequence of the global batch has a next-sentence label.
     """
 
-    parts: int  # number of parts
-    sequences: int  # in the global batch
-    longest: int  # most tokens in a sequence
-    most_masked: int  # most positions to predict in a sequence
-    asks: bool  # whether any sequence of the global batch has a next-sentence label
+    parts: int
+    sequences: int
+    longest: int
+    most_masked: int
+    asks: bool
 
     @property
     def asks_next(self) -> bool:

@@ -45,7 +45,8 @@ class Windows(Blocks):
         real = windows >= 0  # (E,W)
         if how == "max":
             largest = xp.where(real[..., None], each.real, -xp.inf).argmax(1)
-            weights = xp.arange(windows.shape[1])[:, None] == largest[:, None]  # (E,W,H)
+            is_largest = xp.arange(windows.shape[1])[:, None] == largest[:, None]  # (E,W,H)
+            weights = is_largest & real[..., None]
         else:
             if query is None:
                 scores = xp.zeros_like(each[..., 0])

@@ -415,6 +415,15 @@ def test_windows_are_pooled_by_mean_max_or_attention(how, query, expected):
     close(y, expected)
 
 
+@pytest.mark.parametrize(("how", "query"), [("mean", None), ("max", None), ("attention", np.ones(2))])
+def test_an_example_without_windows_is_zero_and_has_no_gradient(how, query):
+    windows = np.array([[0, 1], [-1, -1]])
+    y, saved = Ops().pool_windows(np.ones((3, 2)), windows, how, query)
+    assert y.tolist() == [[1, 1], [0, 0]]
+    dx, _ = Ops().pool_windows_backward(np.array([[0.0, 0.0], [1.0, 1.0]]), saved)
+    assert not dx.any()
+
+
 def test_the_gradient_of_a_maximum_goes_to_the_first_of_equal_elements():
     y, saved = Ops().pool_windows(np.ones((3, 1)), WINDOWS, "max")
     dx, dquery = Ops().pool_windows_backward(np.array([[2.0], [3.0]]), saved)

@@ -1,5 +1,6 @@
 """The core by itself: copied alone beside NumPy it learns, proves its gradients, and is read by others."""
 
+import math
 import os
 import re
 import runpy
@@ -15,6 +16,8 @@ from small_corpus import write_corpus
 import minibert
 from minibert.core import __main__ as road, wordpiece
 from minibert.core.gradcheck import __main__ as sheet
+from minibert.core.gradcheck.cases import SIZES
+from minibert.core.ops import Ops
 from minibert.core.params import FlatParameters
 
 
@@ -157,3 +160,17 @@ def test_every_gradient_of_the_core_is_within_its_bound(monkeypatch, capsys):
     monkeypatch.setattr(sheet, "SIZES", {"aligned": sheet.SIZES["aligned"]})
     assert sheet.main() == 0
     assert "FAIL" not in capsys.readouterr().out
+
+
+def test_a_gradient_that_is_not_a_number_fails(monkeypatch, capsys):
+    class NotANumber(Ops):
+        def linear_backward(self, dy, saved):
+            dx, dweight, dbias = super().linear_backward(dy, saved)
+            return dx, math.nan * dweight, dbias
+
+    [linear] = [case for case in sheet.cases(SIZES["ugly"]) if case.operation == "linear"]
+    monkeypatch.setattr(sheet, "SIZES", {"ugly": SIZES["ugly"]})
+    monkeypatch.setattr(sheet, "cases", lambda size: [linear])
+    monkeypatch.setattr(sheet, "Ops", NotANumber)
+    assert sheet.main() == 1
+    assert "0 of 1 gradients are those of the complex step" in capsys.readouterr().out

@@ -22,7 +22,7 @@ from minibert.training.step import start
 STEPS = 50
 LENGTHS = (3, 9, 16, 12, 7, 5)  # fewer than eight devices
 SIZE = Size(LENGTHS, H=24, A=3, F=37, V=99, M=0)
-TAG = Head("tag", 4)
+HEADS = {"": PRETRAINING, "tag": Head("tag", 4), "classify": Head("classify", 3)}
 
 
 def batch_of(step, head):
@@ -37,6 +37,9 @@ def batch_of(step, head):
     sequences = [sequence(n) for n in rng.permutation(LENGTHS)]
     if head is PRETRAINING:
         return Batch.pack(sequences)
+    if head.kind == "classify":
+        features = [Feature((one,), rng.integers(head.outputs)) for one in sequences]
+        return TaskBatch.pack_features(features, head)
     rows = [np.sort(rng.permutation(len(one.input_ids))[:2]) for one in sequences]
     tags = [rng.integers(head.outputs, size=2) for _ in sequences]
     return TaskBatch.pack_features(
@@ -44,17 +47,17 @@ def batch_of(step, head):
     )
 
 
-def trained(engine, tag=False, accumulate=1, **extras):
+def trained(engine, task="", accumulate=1, **extras):
     """Losses, norms and final parameters of 50 steps with dropout.
 
     Parameters
     ----------
     engine : its name.
-    tag : fine-tune a tagger instead of pre-training.
+    task : "tag" or "classify" to fine-tune instead of pre-training.
     accumulate : micro-batches a step.
     extras : what the engine is told.
     """
-    ops, head = engines.create(engine, 1, "float64", **extras), TAG if tag else PRETRAINING
+    ops, head = engines.create(engine, 1, "float64", **extras), HEADS[task]
     config = config_of(SIZE, num_hidden_layers=2)
     params = random_parameters(config, np.random.default_rng(0), head)
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 from minibert.core.gradcheck.cases import SIZES, Case, Size, config_of, random_batch, random_parameters
-from minibert.core.gradcheck.complex_step import gradient_errors
+from minibert.core.gradcheck.complex_step import gradient_errors, worst
 from minibert.core.gradcheck.losses import pretraining_losses, task_losses
 from minibert.core.gradcheck.operations import heads, primitives, sublayers
 from minibert.core.ops import Ops
@@ -38,7 +38,7 @@ def main() -> int:
     wrong = checked = 0
     for name, size in SIZES.items():
         for case in cases(size):
-            error = max(gradient_errors(Ops(), case).values())
+            error = worst(gradient_errors(Ops(), case).values())
             checked += 1
             wrong += not error <= BOUND
             print(f"{case.label:48} {name:8} {error:8.1e} {'ok' if error <= BOUND else 'FAIL'}")

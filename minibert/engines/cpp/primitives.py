@@ -451,7 +451,7 @@ class CppPrimitives(Ops):
         Returns
         -------
         tuple of (T,A,D) array and CppAttentionSaved
-            The result; the result again, the arguments, and for each softmax its maximum and its sum.
+            The result; the result again, the arguments, and for each softmax its maximum and 1 / its sum.
         """
         if not (all(map(_heads, (q, k, v))) and indices(cu_seqlens)):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
@@ -663,7 +663,7 @@ class CppPrimitives(Ops):
 
 
 def contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
-    """Return whether all arguments are contiguous NumPy arrays of one type, which a kernel accepts.
+    """Return whether all arguments are contiguous, aligned NumPy arrays of one type, which a kernel accepts.
 
     Parameters
     ----------
@@ -677,12 +677,17 @@ def contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
     bool
         False if any of them is something else, such as a subclass of NumPy's array.
     """
-    return all(type(x) is np.ndarray and x.dtype == dtype and x.flags.c_contiguous for x in arrays)
+    return all(_is_aligned(x, dtype) and x.flags.c_contiguous for x in arrays)
+
+
+def _is_aligned(x: Any, dtype: np.dtype = FLOAT) -> bool:
+    """Return whether x is a NumPy array of this type whose elements all lie at multiples of their size."""
+    return type(x) is np.ndarray and x.dtype == dtype and x.flags.aligned
 
 
 def _matrices(*arrays: Any) -> bool:
     """Return whether all arguments are float32 matrices, of any strides."""
-    return all(type(x) is np.ndarray and x.dtype == FLOAT and x.ndim == 2 for x in arrays)
+    return all(_is_aligned(x) and x.ndim == 2 for x in arrays)
 
 
 def indices(x: Array) -> bool:
@@ -698,11 +703,11 @@ def indices(x: Array) -> bool:
     bool
         True if it has that type and layout; its values are not checked.
     """
-    return type(x) is np.ndarray and x.dtype == INDEX and x.ndim == 1 and x.flags.c_contiguous
+    return contiguous(x, dtype=INDEX) and x.ndim == 1
 
 
 def laid_out(dy: Array) -> Array:
-    """Return a gradient as contiguous float32, as those from blocks of this engine already are.
+    """Return a gradient as contiguous, aligned float32, as those from blocks of this engine already are.
 
     Parameters
     ----------
@@ -712,14 +717,14 @@ def laid_out(dy: Array) -> Array:
     Returns
     -------
     np.ndarray
-        The argument itself if it is contiguous float32; otherwise a copy.
+        The argument itself if it is contiguous, aligned float32; otherwise a copy.
     """
-    return np.ascontiguousarray(dy, FLOAT)
+    return np.require(dy, FLOAT, ["C", "A"])
 
 
 def _heads(x: Array) -> bool:
     """Return whether x (T,A,D) is float32 and each token's heads are contiguous; gaps may separate tokens."""
-    if type(x) is not np.ndarray or x.dtype != FLOAT or x.ndim != 3:
+    if not _is_aligned(x) or x.ndim != 3:
         return False
     _, A, D = x.shape
     token_stride, head_stride, element_stride = x.strides

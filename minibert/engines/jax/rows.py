@@ -54,7 +54,7 @@ class Rows:
     masked_weights: Array  # (M,)
     next_sentence_labels: Array  # (R,)
     next_sentence_weights: Array  # (R,)
-    labels: Array  # (E,), (R,2) or (N,)
+    labels: Array  # (E,), (E,K), (R,2) or (N,)
     label_weights: Array
     label_rows: Array  # (N,) of the R n
     windows: Array  # (E,W) of the R, -1 after them
@@ -204,7 +204,7 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
     Parameters
     ----------
     batch : Batch
-        The batch, on the host; it may have no sequences.
+        The batch, on the host.
     shape : Shape
         The padded sizes. The padding is zeros, with weight zero.
     asks_next : bool or None

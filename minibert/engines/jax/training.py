@@ -284,16 +284,17 @@ class JaxSteps:
         parts = list(batch.split(min(most, batch.E)))
         sizes = zip(*map(jax_rows.shape_of, parts), strict=True)
         shape = jax_rows.Shape(*map(max, sizes))  # large enough for each part
+        per_device = -(-len(parts) // n_devices)
         if isinstance(batch, BatchPart):
             # Other processes may have one sequence more, so that all make the same number of parts.
             shape = jax_rows.room(batch, most)
-            parts += [batch.take(0, 0)] * (most - len(parts))
-        parts += [batch.take(0, 0)] * (-len(parts) % n_devices)
+            per_device = count
         laid_out = [jax_rows.lay_out(part, shape, batch.asks_next) for part in parts]
+        nothing = jax.tree.map(np.zeros_like, laid_out[0])  # a part of padding, with weights of zero
+        laid_out += [nothing] * (n_devices * per_device - len(parts))
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *laid_out)
         if mesh is None:
             return jax.device_put(stacked, self._runtime.device)
-        per_device = len(parts) // n_devices
         by_device = jax.tree.map(lambda leaf: leaf.reshape(n_devices, per_device, *leaf.shape[1:]), stacked)
         spread = NamedSharding(mesh, P(DATA))
         return jax.tree.map(partial(jax.make_array_from_process_local_data, spread), by_device)

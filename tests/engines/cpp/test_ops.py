@@ -268,10 +268,25 @@ def test_one_token_and_nothing_masked_train_as_any_batch():
 # Bad input
 
 
+def unaligned(x):
+    """A copy whose elements begin between two multiples of their size, as in a file that is read as it is."""
+    copy = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    return copy
+
+
+def in_records(x):
+    """A copy whose elements lie five bytes apart."""
+    copy = np.zeros(x.shape, [("number", x.dtype), ("flag", np.uint8)])["number"]
+    copy[...] = x
+    return copy
+
+
 def test_other_layouts_and_precisions_give_the_reference_s_results():
     ops, reference, rng = cpp_ops.CppOps(), Ops(), np.random.default_rng(0)
     x = rng.standard_normal((6, 8)).astype(np.float32)
-    for one in (x[::2], x[:, ::2], x.T, x[::-1], np.asfortranarray(x), x.astype(np.float64), x + 0j):
+    views = x[::2], x[:, ::2], x.T, x[::-1], np.asfortranarray(x), unaligned(x), in_records(x)
+    for one in (*views, x.astype(np.float64), x + 0j):
         n = one.shape[1]
         found, _ = ops.layer_norm(one, np.ones(n, one.dtype), np.zeros(n, one.dtype), 1e-12)
         expected, _ = reference.layer_norm(one, np.ones(n, one.dtype), np.zeros(n, one.dtype), 1e-12)
@@ -282,6 +297,38 @@ def test_other_layouts_and_precisions_give_the_reference_s_results():
         assert np.allclose(y, one @ weight, rtol=1e-5, atol=1e-5)
         dx, *_ = ops.linear_backward(np.ones_like(y), saved)
         assert np.allclose(dx, np.ones_like(y) @ weight.T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("moved", [unaligned, in_records])
+def test_numbers_that_are_not_aligned_give_the_reference_s_results(moved):
+    ops, reference, rng = cpp_ops.CppOps(), Ops(), np.random.default_rng(0)
+    x, dy = rng.standard_normal((2, 6, 8)).astype(np.float32)
+    ids, labels = moved(np.array([3, 0, 3], np.int32)), moved(np.arange(6, dtype=np.int32))
+    for name, given, form in [
+        ("gelu", (x,), ["erf"]),
+        ("softmax_cross_entropy", (x, labels), []),
+        ("attention", (x[:, None],) * 3 + (np.array([0, 2, 6], np.int32),), []),
+    ]:
+        given = [moved(given[0]), *given[1:]]
+        results = []
+        for engine in (ops, reference):
+            y, saved = getattr(engine, name)(*given, *form)
+            upstream = moved(np.resize(dy, y.shape))
+            gradients = getattr(engine, f"{name}_backward")(upstream, saved, *form)
+            results.append([y, *(gradients if isinstance(gradients, tuple) else [gradients])])
+        for found, expected in zip(*results, strict=True):
+            assert np.allclose(found, expected, rtol=1e-5, atol=1e-6), name
+    table = x.copy()
+    assert np.array_equal(ops.embedding(ids, moved(table))[0], table[[3, 0, 3]])
+    found, expected = (one.scatter_add(table.copy(), ids, moved(dy[:3])) for one in (ops, reference))
+    assert np.allclose(found, expected, rtol=1e-6)
+    assert ops.global_norm(moved(x).reshape(-1)) == pytest.approx(np.linalg.norm(x), rel=1e-6)
+
+
+def test_a_gradient_that_is_not_aligned_is_copied():
+    ops, x = cpp_ops.CppOps(), np.linspace(-3, 3, 48, dtype=np.float32).reshape(6, 8)
+    _, saved = ops.gelu(x, "erf")
+    assert np.array_equal(ops.gelu_backward(unaligned(x), saved, "erf"), ops.gelu_backward(x, saved, "erf"))
 
 
 @pytest.mark.parametrize(("A", "D"), list(itertools.product((1, 2, 3), repeat=2)))

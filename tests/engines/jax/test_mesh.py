@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from mesh_steps import LENGTHS, STEPS, trained
+from mesh_steps import HEADS, LENGTHS, STEPS, trained
 from paths import TESTS
 
 pytest.importorskip("jax")
@@ -21,7 +21,8 @@ PLANS = [
     {"devices": 4, "accumulate": 3},
     {"devices": 8},  # more than sequences
     {"devices": 8, "fsdp": True, "accumulate": 2},
-    {"devices": 4, "tag": True},
+    {"devices": 4, "task": "tag"},
+    {"devices": 8, "task": "classify"},
 ]
 
 
@@ -32,9 +33,9 @@ def test_fifty_steps_on_any_number_of_devices_are_numpy_s():
     command = [sys.executable, str(TESTS / "support" / "mesh_steps.py"), *map(json.dumps, PLANS)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
-    expected = {tag: trained("numpy", tag) for tag in (False, True)}
+    expected = {task: trained("numpy", task) for task in HEADS}
     for plan, line in zip(PLANS, done.stdout.splitlines(), strict=True):
-        found, right = json.loads(line), expected[plan.get("tag", False)]
+        found, right = json.loads(line), expected[plan.get("task", "")]
         for name, values in right.items():
             np.testing.assert_allclose(found[name], values, rtol=SAME, atol=SAME, err_msg=f"{plan} {name}")
     for one in expected.values():

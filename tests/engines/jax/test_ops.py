@@ -13,7 +13,7 @@ from marks import seldom
 from planted import plant
 
 from minibert.core.gradcheck.cases import SIZES, Size, config_of, in_general_position, random_batch
-from minibert.core.gradcheck.complex_step import distance, engine_gradients, upstream
+from minibert.core.gradcheck.complex_step import distance, engine_gradients, upstream, worst
 from minibert.core.ops import dropout_bits
 from minibert.core.params import nest
 from minibert.gradcheck.drawn import random_parameters, random_task_batch
@@ -146,12 +146,11 @@ def errors(ops, case, derive=True):
         n: one.shape for n, one in expected.items()
     }
 
-    def furthest(found):
-        away = (distance(found[n], one, float(n in case.unseen)) for n, one in expected.items())
-        return max(away, default=0.0)
+    def away(found):
+        return [distance(found[n], one, float(n in case.unseen)) for n, one in expected.items()]
 
     value = distance(y, forward(Ops(), case, case.arguments)[0])
-    return max(value, furthest(gradients)), furthest(derivative) if derive else None
+    return worst([value, *away(gradients)]), worst(away(derivative)) if derive else None
 
 
 def forward(ops, case, arguments):
@@ -402,6 +401,18 @@ class HalvesAGradient(JaxOps):
         return super().tanh_backward(dy, saved) / 2
 
 
+class GivesNoNumber(JaxOps):
+    def linear_backward(self, dy, saved):
+        dx, dweight, dbias = super().linear_backward(dy, saved)
+        return dx, dweight, jnp.nan * dbias
+
+
+def test_a_gradient_that_is_not_a_number_is_at_no_distance():
+    by_hand, derived = errors(GivesNoNumber("float64"), CASES["linear"])
+    assert np.isnan(by_hand)
+    assert derived <= DERIVED
+
+
 def test_wrong_backward_disagrees_with_numpy_and_with_a_right_derivative():
     by_hand, derived = errors(HalvesAGradient("float64"), CASES["pooler"])
     assert by_hand > 0.1
@@ -543,7 +554,7 @@ def test_outputs_of_every_head_are_numpy_s_whatever_the_size_of_the_batch(head, 
     for batch in batches(head):
         found, expected = (batch_outputs(one, config, head, params, batch) for one in (ops, Ops()))
         assert [one.shape for one in found] == [one.shape for one in expected]
-        assert max(map(distance, found, expected)) <= EXACT
+        assert worst(map(distance, found, expected)) <= EXACT
 
 
 @pytest.mark.thorough

@@ -20,7 +20,7 @@ from small_entities import write_data, write_model
 from minibert.base.errors import DivergedError
 from minibert.core.batch import Batch, Feature, Sequence
 from minibert.core.gradcheck.cases import Size, config_of
-from minibert.core.gradcheck.complex_step import distance
+from minibert.core.gradcheck.complex_step import distance, worst
 from minibert.core.optim import optimizer_for
 from minibert.core.params import leaf_of, unflatten
 from minibert.finetuning.options import FinetuneOptions
@@ -325,7 +325,7 @@ def furthest(found, expected):
     """The largest difference of two logs, in units of the figures where they are above 1."""
     assert [line.keys() for line in found] == [line.keys() for line in expected]
     pairs = [(line[name], was[name]) for line, was in zip(found, expected, strict=True) for name in line]
-    return max(abs(one - other) / max(1, abs(other)) for one, other in pairs)
+    return worst(abs(one - other) / max(1, abs(other)) for one, other in pairs)
 
 
 @pytest.mark.slow
