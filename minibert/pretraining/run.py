@@ -13,8 +13,9 @@ import math
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -69,7 +70,7 @@ from minibert.reports.contents import HeldOutBefore
 from minibert.reports.held_out import held_out_text
 from minibert.reports.results import REPORT
 from minibert.training.loop import Batches, Loop, State, train
-from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger, read_metrics
+from minibert.training.runlog import Log, NoLog, OnLog, RunLog, info_if, logger, read_metrics
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
@@ -151,7 +152,7 @@ def pretrain(
         raise InputError(message, trace=True)
     fresh = not run.exists()
     show = show and runtime.is_main_process
-    info = info_if(show)
+    call = _Call(run, resume, show, began, engine, trace, on_log)
     with ExitStack() as resources:
         if runtime.is_main_process:
             resources.enter_context(sole_writer(run))
@@ -161,19 +162,10 @@ def pretrain(
         threads = options.threads or options.recipe.threads
         resources.enter_context(engines.limited_threads(threads, ops))
         try:
-            if not runtime.is_main_process:  # it waits for the text that the main one prepares
-                runtime.barrier("text")
-            task = _prepared(options, run, show, resume, ops)
-            if runtime.is_main_process:
-                runtime.barrier("text")
-            info(f"Engine {engine}.")
-            task, state, page = _train(task, run, resume, show, info, began, trace, on_log, engine)
-            report = _finish(task, state, run, show, info, began, page) if page else {}
-            runtime.barrier("end")
-            return report
+            return _from_text_to_report(options, ops, call)
         except KeyboardInterrupt:
             if go_on:
-                info(f"What was finished is kept; go on with: {go_on}")
+                call.info(f"What was finished is kept; go on with: {go_on}")
             raise
         except RunError:
             raise
@@ -181,6 +173,39 @@ def pretrain(
             if runtime.is_main_process and fresh and not checkpoints(run / CHECKPOINTS):
                 _remove(run.iterdir())  # nothing was trained, so leave nothing behind
             raise
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What a call of `pretrain` asks for beside the options of the run."""
+
+    run: Path  # the run folder
+    resume: bool
+    show: bool  # whether to show progress; not in processes other than the main one
+    began: float  # when `minutes` begin to count
+    engine: str  # its name, as people are shown it
+    trace: bool = False
+    on_log: OnLog | None = None
+
+    def info(self, text: str) -> None:
+        """Log a sentence, if progress is shown."""
+        info_if(self.show)(text)
+
+
+def _from_text_to_report(options: PretrainOptions, ops: Ops, call: _Call) -> dict[str, Any]:
+    """Prepare the text, plan the steps, take them, and measure the model; return the report."""
+    task = _prepared(options, ops, call)
+    call.info(f"Engine {call.engine}.")
+    state = _started(task, call)
+    task, timetable = _planned(task, state, call)
+    call.info(_headline(task, state, timetable))
+    if state.step == timetable.total:
+        call.info("All of these steps are done; to go on, give more steps or minutes.")
+    _measure_before(task, state, timetable, call)
+    page = _train(task, state, timetable, call)
+    report = _finish(task, state, page, call) if page else {}
+    runtime_of(ops).barrier("end")
+    return report
 
 
 def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOptions:
@@ -197,20 +222,19 @@ def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOpt
     return options
 
 
-def _prepared(
-    options: PretrainOptions,
-    run: Path,
-    show: bool,
-    resume: bool,
-    ops: Ops,
-) -> Pretraining:
+def _prepared(options: PretrainOptions, ops: Ops, call: _Call) -> Pretraining:
     """Prepare the text of a run, and decide whether next sentences are learnt from it."""
-    has_begun = resume and bool(checkpoints(run / CHECKPOINTS))
-    text = prepare_text(options, run, show, keeps_pairs=has_begun)
+    runtime = runtime_of(ops)
+    if not runtime.is_main_process:  # it waits for the text that the main one prepares
+        runtime.barrier("text")
+    has_begun = call.resume and bool(checkpoints(call.run / CHECKPOINTS))
+    text = prepare_text(options, call.run, call.show, keeps_pairs=has_begun)
     if options.pairs and not text.next_sentence:  # the decision is stored, and a resumed run keeps it
         options = dataclasses.replace(options, next_sentence=False)
-        if runtime_of(ops).is_main_process:
-            options.save(run / PRETRAINING_FILE)
+        if runtime.is_main_process:
+            options.save(call.run / PRETRAINING_FILE)
+    if runtime.is_main_process:
+        runtime.barrier("text")
     return Pretraining(options, text, ops)
 
 
@@ -251,133 +275,100 @@ def _remove(paths: Iterable[Path]) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _train(
-    task: Pretraining,
-    run: Path,
-    resume: bool,
-    show: bool,
-    info: LogMessage,
-    began: float,
-    trace: bool,
-    on_log: OnLog | None,
-    engine: str,
-) -> tuple[Pretraining, State, RunPage | None]:
-    """Train from the first step or the last checkpoint; parameters as for `pretrain`.
-
-    Return the task with everything resolved that was automatic, the final state, and the page of the run,
-    which only the main process has. training.json is complete before the first checkpoint is written, because
-    resuming compares with it.
-    """
-    folder = run / CHECKPOINTS
-    page = None
+def _started(task: Pretraining, call: _Call) -> State:
+    """Return the state of the last checkpoint, or that of a new run."""
     for length, _ in task.options.lengths:  # raises now any error that a later stage would raise
         task.text.training(task.options, length)
         task.held_out(length)
     checkpoint = None
-    if resume:
+    if call.resume:
         # Every process warns of a damaged one. A checkpoint stores the position in the text as 4 numbers.
-        checkpoint = latest(folder, task.config, logger.warning, numbers=4)
+        checkpoint = latest(call.run / CHECKPOINTS, task.config, logger.warning, numbers=4)
     state = task.start(checkpoint)
     if checkpoint:
-        info(f"Resuming from step {state.step:,}.")
-    runtime = runtime_of(task.ops)
-    runtime.barrier("checkpoint")
-    resolved = resolve_auto(task, state, began, info)
-    if runtime.is_main_process and resolved.options != task.options:  # before the first checkpoint
-        resolved.options.save(run / PRETRAINING_FILE)
-    task = resolved
-    timetable = plan_steps(task, state, folder, began, info)
-    if runtime.is_main_process:
-        task.options.save(run / PRETRAINING_FILE)  # with a new length of the run, which was checked just now
-    info(_headline(task, state, timetable))
-    if state.step == timetable.total:
-        info("All of these steps are done; to go on, give more steps or minutes.")
-    _measure_before(task, state, timetable, show, info)
-    peak = _peak(task, info)
-    with ExitStack() as contexts:
-        log: Log = NoLog()
-        if runtime.is_main_process:
-            page = contexts.enter_context(RunPage(task, state, run, engine, peak))
-            on_log = page.refreshed_by(on_log)
-            log = contexts.enter_context(RunLog(run, state.step, timetable.total, show, peak, on_log))
-        traced: Callable[..., Any] = _untraced
-        if trace:
-            recorded = contexts.enter_context(_traced(task, state, run, peak))
-            traced = partial(recorded.as_one, EVALUATIONS)
-        batches, loop = _PlannedRun(task, state, timetable, run, traced, log).ahead(state)
-        train(task.ops, state, batches, task.objective(state.params.config), loop, log)
-    return task, state, page
+        call.info(f"Resuming from step {state.step:,}.")
+    runtime_of(task.ops).barrier("checkpoint")
+    return state
 
 
-def _measure_before(
-    task: Pretraining, state: State, timetable: Timetable, show: bool, info: LogMessage
-) -> None:
+def _planned(task: Pretraining, state: State, call: _Call) -> tuple[Pretraining, Timetable]:
+    """Return the task with everything decided that its options left open, and how many steps there are.
+
+    training.json is complete before the first checkpoint is written, because resuming compares with it.
+    """
+    resolved = resolve_auto(task, state, call.began, call.info)
+    is_main_process = runtime_of(task.ops).is_main_process
+    if is_main_process and resolved.options != task.options:  # before the first checkpoint
+        resolved.options.save(call.run / PRETRAINING_FILE)
+    timetable = plan_steps(resolved, state, call.run / CHECKPOINTS, call.began, call.info)
+    if is_main_process:
+        resolved.options.save(call.run / PRETRAINING_FILE)  # with a new length of the run, which is checked
+    return resolved, timetable
+
+
+def _measure_before(task: Pretraining, state: State, timetable: Timetable, call: _Call) -> None:
     """Measure trained weights on held-out text before the first step; the plan keeps the result."""
     if state.step or not (task.options.model and task.options.evaluations):
         return
     batches = task.held_out_whole(state, timetable)
-    before, _ = score_with_shuffled(partial(task.score, state.params), batches, None, show)
+    before, _ = score_with_shuffled(partial(task.score, state.params), batches, None, call.show)
     state.plan["held_out_before"] = {name: getattr(before, name) for name in HeldOutBefore.__annotations__}
-    info(f"Before training, the held-out loss is {before.loss:.3f} nats.")
+    call.info(f"Before training, the held-out loss is {before.loss:.3f} nats.")
 
 
-def _untraced(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    return evaluate
+def _train(task: Pretraining, state: State, timetable: Timetable, call: _Call) -> RunPage | None:
+    """Take the steps, and return the page of the run, which only the main process has."""
+    page = None
+    log: Log = NoLog()
+    trace = None
+    peak = _peak(task, call)
+    with ExitStack() as contexts:
+        if runtime_of(task.ops).is_main_process:
+            page = contexts.enter_context(RunPage(task, state, call.run, call.engine, peak))
+            on_log = page.refreshed_by(call.on_log)
+            log = contexts.enter_context(
+                RunLog(call.run, state.step, timetable.total, call.show, peak, on_log)
+            )
+        if call.trace:
+            trace = contexts.enter_context(_traced(task, state, call.run, peak))
+        planned = _PlannedRun(task, timetable, call.run, log, trace, (state.step, state.seconds))
+        batches, loop = planned.ahead(state)
+        train(task.ops, state, batches, task.objective(state.params.config), loop, log)
+    return page
 
 
+@dataclass
 class _PlannedRun:
-    """A run with its plan: it gives the loop its batches, and corrects the plan during the run.
+    """A run with its plan: it gives the loop its batches, and corrects the plan during the run."""
 
-    Parameters
-    ----------
-    task : Pretraining
-        Task of the run.
-    state : State
-        State of the run.
-    timetable : Timetable
-        The plan.
-    run : Path
-        The run folder.
-    traced : callable
-        Wraps the evaluation, so that a trace counts it as one operation.
-    log : Log
-        Told when the end of the run changes.
-    """
-
-    def __init__(
-        self,
-        task: Pretraining,
-        state: State,
-        timetable: Timetable,
-        run: Path,
-        traced: Callable[..., Any],
-        log: Log,
-    ) -> None:
-        self._task = task
-        self._timetable = timetable
-        self._run = run
-        self._traced = traced
-        self._log = log
-        self._paced_from = state.step, state.seconds  # where the measurement of the pace begins
+    task: Pretraining
+    timetable: Timetable  # the plan
+    run: Path  # the run folder
+    log: Log  # learns when the end of the run changes
+    trace: Trace | None  # counts each evaluation as one operation
+    paced_from: tuple[int, float]  # the step and the seconds from which the pace is measured
 
     def ahead(self, state: State) -> tuple[Batches, Loop]:
         """Return the batches from the current position on, and the loop for them."""
-        task, timetable = self._task, self._timetable
+        task, timetable = self.task, self.timetable
         options = task.options
         config = state.params.config
         evaluate_steps = 0
         if options.evaluations:
             evaluate_steps = -(-timetable.planned_total // options.evaluations)
+        evaluate = task.evaluator(timetable)
+        if self.trace:
+            evaluate = self.trace.as_one(EVALUATIONS, evaluate)
         loop = Loop(
             total_steps=timetable.total,
             rate=task.rate(timetable),
-            folder=self._run / CHECKPOINTS,
+            folder=self.run / CHECKPOINTS,
             accumulate=options.accumulate or 1,
             save_seconds=options.checkpoint_seconds,
             save_steps=options.checkpoint_steps,
             max_checkpoints=options.keep,
             evaluate_steps=evaluate_steps,
-            evaluate=self._traced(task.evaluator(timetable)),
+            evaluate=evaluate,
             after_checkpoint=self._save_model,
             operations=lambda batch: step_operations(config, batch.lengths, batch.masked_counts),
             change_before=task.lengthening_steps(timetable, state),
@@ -389,24 +380,24 @@ class _PlannedRun:
 
     def _replan(self, state: State) -> tuple[Batches, Loop]:
         """Correct the plan, and return the batches and the loop of the rest of the run."""
-        self._timetable = corrected(self._task, state, self._timetable, self._paced_from)
-        self._paced_from = state.step, state.seconds
-        self._log.end_at(self._timetable.total)
+        self.timetable = corrected(self.task, state, self.timetable, self.paced_from)
+        self.paced_from = state.step, state.seconds
+        self.log.end_at(self.timetable.total)
         return self.ahead(state)
 
     def _save_model(self, state: State) -> None:
         """Write the model along with a new checkpoint, and check that the token shards still exist."""
-        task = self._task
+        task = self.task
         assert isinstance(state.params, Parameters)  # and not those of an LSTM tagger
-        save_hf(self._run, task.config_after(state, self._timetable), state.params)
-        for folder in (self._run / "shards", task.text.shards.folder):
+        save_hf(self.run, task.config_after(state, self.timetable), state.params)
+        for folder in (self.run / "shards", task.text.shards.folder):
             if not folder.exists():
                 what = f"'{folder}' was removed or moved while the run was reading its token shards"
                 advice = "put the folder back, or let resume=True make it again."
                 raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
 
-def _peak(task: Pretraining, info: LogMessage) -> float | None:
+def _peak(task: Pretraining, call: _Call) -> float | None:
     """Return the machine's peak for the run's precision, with as many threads as compute."""
     options = task.options
     threads = options.threads
@@ -414,17 +405,12 @@ def _peak(task: Pretraining, info: LogMessage) -> float | None:
         threads = options.recipe.threads
     peak = engines.peak(threads or cores(), options.dtype, ops=task.ops)
     if peak:
-        info(f"This machine's peak is {peak:,.0f} GFLOP/s ({options.dtype}).")
+        call.info(f"This machine's peak is {peak:,.0f} GFLOP/s ({options.dtype}).")
     return peak
 
 
 @contextmanager
-def _traced(
-    task: Pretraining,
-    state: State,
-    run: Path,
-    peak: float | None,
-) -> Iterator[Trace]:
+def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> Iterator[Trace]:
     """Watch the engine; however the block ends, print where the time went and save it."""
     first = state.step
     try:
@@ -463,16 +449,9 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
     )
 
 
-def _finish(
-    task: Pretraining,
-    state: State,
-    run: Path,
-    show: bool,
-    info: LogMessage,
-    began: float,
-    page: RunPage,
-) -> dict[str, Any]:
-    options, params = task.options, state.params
+def _finish(task: Pretraining, state: State, page: RunPage, call: _Call) -> dict[str, Any]:
+    """Write the model, measure it, and write the report, its page, and what is wrong with the run."""
+    run, options, params = call.run, task.options, state.params
     timetable = timetable_of(state)
     assert isinstance(params, Parameters)
     config = params.config
@@ -480,10 +459,9 @@ def _finish(
     held_out = None
     with page.stopped_by_errors():
         if options.evaluations:
-            info("Measuring the held-out loss.")
-            held_out = _measured(task, state, timetable, show)
+            call.info("Measuring the held-out loss.")
+            held_out = _measured(task, state, timetable, call.show)
             held_out["text_unigram"] = page.text_unigram
-            _warn_of_high_loss(held_out["loss"], config.vocab_size, run)
         model = Bert(config, params, task.ops, task.text.tokenizer)
         examples = _examples(task, model)
     report = {
@@ -503,7 +481,7 @@ def _finish(
         "dtype": options.dtype,
         "cores": cores(),
         "training_seconds": round(state.seconds, 1),
-        "seconds": round(time.monotonic() - began, 1),
+        "seconds": round(time.monotonic() - call.began, 1),
         "examples": examples,
         "text": page.text_facts(),
         "new_head": state.plan.get("new_head", False),
@@ -512,24 +490,25 @@ def _finish(
     }
     report["page"] = str(page.write("finished", report))
     atomic_json(run / REPORT, report)
-    findings = doctor.examine(doctor.Record(run, options, read_metrics(run), report))
+    lines = read_metrics(run)
+    if held_out:
+        _warn_of_high_loss(held_out["loss"], config.vocab_size, lines)
+    findings = doctor.examine(doctor.Record(run, options, lines, report))
     if findings:
-        info(doctor.summary(findings, run))
+        call.info(doctor.summary(findings, run))
         page.write("finished", report, findings)
     return report
 
 
-def _warn_of_high_loss(loss: float, n_pieces: int, run: Path) -> None:
+def _warn_of_high_loss(loss: float, n_pieces: int, lines: Sequence[Mapping[str, float]]) -> None:
     """Warn of a held-out loss far above that of a model that finds all pieces equally likely.
 
     The last lines of the log tell the two reasons apart: a diverged run has lost its training text, too.
-    The log is read for a loss that high alone.
     """
     chance = math.log(n_pieces)
     if loss <= FAR_ABOVE * chance:
         return
     what = f"The held-out loss of {loss:,.1f} nats is far above the {chance:.1f} of guessing at random"
-    lines = read_metrics(run, RECENT_STEPS)
     recent = [line["mlm_loss"] for line in lines if "mlm_loss" in line][-RECENT_STEPS:]
     training_loss = sum(recent) / len(recent)
     if training_loss > chance:
@@ -539,12 +518,7 @@ def _warn_of_high_loss(loss: float, n_pieces: int, run: Path) -> None:
     warn(f"{learnt}; train on more text, or for fewer steps.")
 
 
-def _measured(
-    task: Pretraining,
-    state: State,
-    timetable: Timetable,
-    show: bool,
-) -> dict[str, Any]:
+def _measured(task: Pretraining, state: State, timetable: Timetable, show: bool) -> dict[str, Any]:
     """Measure a trained model on held-out text, and with the contexts of its targets shuffled."""
     batches = task.held_out_whole(state, timetable)
     special_ids = None if task.mask_id is None else task.text.tokenizer.special_ids

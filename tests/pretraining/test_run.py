@@ -417,9 +417,8 @@ def test_options_reach_the_loop(run, tmp_path):
         task.options, accumulate=3, checkpoint_seconds=7.0, checkpoint_steps=5, keep=9, evaluations=4
     )
     task, state = dataclasses.replace(task, options=options), task.start()
-    batches, loop = pretraining._PlannedRun(
-        task, state, Timetable.of(10), tmp_path, lambda evaluate: evaluate, NoLog()
-    ).ahead(state)
+    planned = pretraining._PlannedRun(task, Timetable.of(10), tmp_path, NoLog(), None, (0, 0.0))
+    batches, loop = planned.ahead(state)
     assert (loop.total_steps, loop.folder, loop.accumulate) == (10, tmp_path / "checkpoints", 3)
     assert (loop.save_seconds, loop.save_steps, loop.max_checkpoints) == (7.0, 5, 9)
     assert loop.evaluate_steps == 3 and loop.evaluate is not None
@@ -1272,12 +1271,11 @@ def test_a_run_that_has_diverged_is_warned_of(corpus, tmp_path):
 
 
 @pytest.mark.parametrize(("training_loss", "why"), [(4.9, "diverged"), (0.04, "learnt its text by heart")])
-def test_a_high_held_out_loss_is_put_down_to_what_the_training_loss_shows(training_loss, why, tmp_path):
+def test_a_high_held_out_loss_is_put_down_to_what_the_training_loss_shows(training_loss, why):
     lines = [{"step": 1, "mlm_loss": 40.0}, *({"step": 2, "mlm_loss": training_loss} for _ in range(10))]
     lines.append({"step": 2, "held_out_loss": 12.5})
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.warns(InputWarning, match=rf"loss of 12\.5 nats is far above the 4\.7 .*: the run has {why}"):
-        _warn_of_high_loss(12.5, 109, tmp_path)
+        _warn_of_high_loss(12.5, 109, lines)
 
 
 @pytest.mark.parametrize(
