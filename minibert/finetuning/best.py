@@ -13,6 +13,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, crc32_of
 from minibert.base.json_files import read_json
 from minibert.training.loop import State
+from minibert.training.runlog import logger
 
 BEST, BEST_FILE = "best", "dev.json"
 CHECKSUMS = "best_crc32"  # key in the plan
@@ -42,12 +43,7 @@ def save_best(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) 
     return {path.name: crc32_of(path) for path in sorted(place.glob("[!.]*"))}
 
 
-def check_resumed(
-    folder: Path,
-    state: State,
-    names: Sequence[str],
-    warn: Callable[[str], None],
-) -> None:
+def check_resumed(folder: Path, state: State, names: Sequence[str]) -> None:
     """Warn, before a resumed run trains on, if the best epoch is damaged that its checkpoint knows.
 
     If a later epoch has replaced it since then, that epoch will be trained again, and the earlier one is
@@ -61,8 +57,6 @@ def check_resumed(
         State of its last checkpoint; its plan may be changed.
     names : sequence of str
         Names of the model's files.
-    warn : callable
-        Called with the sentence.
     """
     if "best" not in state.plan:
         return
@@ -73,7 +67,7 @@ def check_resumed(
         else:
             best_epoch(folder, state, names)
     except InputError as error:
-        warn(f"{error} The run goes on, since a later epoch may be better.")
+        logger.warning(f"{error} The run goes on, since a later epoch may be better.")
 
 
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ and the files of the best run.
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, TypeAlias
@@ -208,10 +208,12 @@ class _EvaluationRequest:
         self.reader = first.task
         if columns:
             self.reader = _with_columns(first, data, columns)
+        self._data = data
+        self._same_task = task is None
         evaluation_data = EvaluationData(self.reader, first.folder, data, split)
         self.source = evaluation_data.source
         try:
-            self.examples = evaluation_data.read(same_task=task is None)
+            self.examples = evaluation_data.read(self._same_task)
         except MissingColumn as error:
             if needs_labels or error.role not in ANSWERS or error.role in (columns or {}):
                 raise
@@ -233,6 +235,18 @@ class _EvaluationRequest:
     def predictions(self, show: bool) -> Iterator[Any]:
         """Yield the prediction for each example."""
         return predict_examples(self.models, self.examples, show=show, source=self.source, cuts=self.cuts)
+
+    def majority(self) -> Sequence[Any]:
+        """Return for each example the most frequent class of the training examples."""
+        first, data = self.first, self._data
+        if first.head.kind != "classify":
+            problem = f"majority=True is for one class of each text, which {first.task.name} does not predict"
+            raise InputError(f"{problem}; leave it out.", majority=True)
+        reader = self.reader
+        if data is None or data.is_file():  # a single file has no train split
+            reader, data = first.task, None
+        train = EvaluationData(reader, first.folder, data, "train").read(self._same_task)
+        return submissions.majority(train, len(self.examples))
 
     def measured(self, predictions: Sequence[Any]) -> Measured:
         """Return the predictions with what they are compared with."""
@@ -394,39 +408,21 @@ def predict(
         folders, data, split, task, columns, False, engine=engine, threads=threads, dtype=dtype
     )
     first = request.first
-    examples = request.examples
-    if majority:
-        answers = _majority(first, request.reader, data, task is None, len(examples))
-    else:
-        answers = request.predictions(show)
+    answers: Iterable[Any] = request.majority() if majority else request.predictions(show)
     lines = out / f"{first.task.name}-{request.part}.jsonl"
     if lines.exists():
         raise InputError(f"'{out}' already holds predictions, {lines.name}; choose another `out`.")
-    predictions = []
-    files: list[Path] = []  # the official ones
-
-    def write_lines(temporary: Path) -> None:
-        # As `atomic_text`.
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            for example, prediction in zip(examples, answers, strict=True):
-                predictions.append(prediction)
-                row = _row_of(first.task, example, prediction)
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        # Before the lines get their name, which says that `out` holds predictions: an interrupted call can be
-        # repeated.
-        files.extend(first.task.write(out, request.part, examples, predictions))
-
     with engines.limited_threads(threads, first.ops):
-        write_atomically(lines, write_lines)
+        predictions, files = _write_predictions(request, answers, lines)
     report = {
         "task": first.task.name,
         "title": first.task.title,
         "split": split,
-        "examples": len(examples),
+        "examples": len(predictions),
         "source": request.source,
         "models": request.folders,
         "files": [str(path) for path in (*files, lines)],
-        "scores": first.task.score(examples, predictions) if request.all_labelled else None,
+        "scores": first.task.score(request.examples, predictions) if request.all_labelled else None,
     }
     report |= request.truncated()
     if isinstance(first.task, ManyLabels):
@@ -437,24 +433,37 @@ def predict(
     return report
 
 
+def _write_predictions(
+    request: _EvaluationRequest, answers: Iterable[Any], lines: Path
+) -> tuple[list[Any], list[Path]]:
+    """Write the answers into the file `lines`, as JSON, and the official files of the task beside it.
+
+    Return the answers and the official files.
+    """
+    task, examples = request.first.task, request.examples
+    predictions: list[Any] = []
+    files: list[Path] = []
+
+    def write(temporary: Path) -> None:
+        # As `atomic_text`.
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            for example, prediction in zip(examples, answers, strict=True):
+                predictions.append(prediction)
+                row = _row_of(task, example, prediction)
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        # Before the lines get their name, which says that the folder holds predictions: an interrupted call
+        # can be repeated.
+        files.extend(task.write(lines.parent, request.part, examples, predictions))
+
+    write_atomically(lines, write)
+    return predictions, files
+
+
 def _row_of(task: Task, example: Any, prediction: Any) -> dict[str, Any]:
     """Return what `predict` writes of an example: its id, what was asked, and the prediction."""
     row = {"id": example.id} if hasattr(example, "id") else {}
     row |= task.asked(example)
     return row | (prediction if isinstance(prediction, dict) else {"prediction": prediction})
-
-
-def _majority(
-    model: TrainedModel, reader: Task, data: str | Path | None, same_task: bool, count: int
-) -> Iterator[Any]:
-    """Return the most frequent class of a model's training examples as the prediction for `count` others."""
-    if model.head.kind != "classify":
-        problem = f"majority=True is for one class of each text, which {model.task.name} does not predict"
-        raise InputError(f"{problem}; leave it out.", majority=True)
-    folder = None if data is None or Path(data).is_file() else data  # a single file has no train split
-    reader = model.task if folder is None else reader
-    train = EvaluationData(reader, model.folder, folder, "train").read(same_task)
-    return iter(submissions.majority(train, count))
 
 
 def classify(

@@ -22,7 +22,7 @@ from minibert.base.machine import cores
 from minibert.base.model_names import CHECKPOINTS
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
-from minibert.core.optim import KINDS, Optimizer, optimizer_for, warmup_linear
+from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, save_best
 from minibert.finetuning.examples import TRAINED_TEXTS, fingerprint
@@ -211,10 +211,9 @@ class Run(ABC):
     def plan_text(self) -> str:
         """Describe the number of steps, the optimizer and its rate in a sentence."""
         o = self.options
-        optimizer = KINDS[cast(str, o.optimizer)].__name__
         return (
             f"{counted(self.epochs, 'epoch')} of {counted(self.epoch_steps, 'step')} of {o.batch_size}: "
-            f"{counted(self.total_steps, 'step')}, {optimizer} at learning rate {o.learning_rate:g}, "
+            f"{counted(self.total_steps, 'step')}, {o.optimizer} at learning rate {o.learning_rate:g}, "
             f"seed {o.seed}."
         )
 
@@ -361,7 +360,7 @@ class Run(ABC):
         state = self.start(latest(folder / CHECKPOINTS, self.config, logger.warning, numbers=2))
         total = state.step if self.has_converged(state) else self.total_steps
         if state.step < total:
-            check_resumed(folder, state, self.FILES, logger.warning)
+            check_resumed(folder, state, self.FILES)
         info = info_if(self.show)
         info(self.headline(state))
         if state.step:

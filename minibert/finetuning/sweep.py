@@ -65,20 +65,14 @@ def sweep(
     reports = []
     findings = {}  # of the runs that are trained now, by the names of their folders
     for number, (name, run_options) in enumerate(runs.items(), start=1):
-        folder = out / name
-        report = finished_report(folder)
-        before = ""
-        if report is not None:
-            run(run_options, folder).require_same_data(report.get("data_crc32"))
-            before = ": finished before"
-        elif report := _failure(folder):
-            before = ": failed before"
+        this_run = run(run_options, out / name)
+        report, before = _done_before(this_run)
         info(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:
             try:
-                report, findings[name] = run_once(run(run_options, folder), time.monotonic())
+                report, findings[name] = run_once(this_run, time.monotonic())
             except DivergedError as error:
-                report = _given_up(run_options, folder, error)
+                report = _given_up(this_run, error)
                 info(f"Given up: {error}")
         varied = {name: getattr(run_options, name) for name in options.varied}
         reports.append(report | varied)
@@ -89,9 +83,7 @@ def sweep(
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
     folder = Path(best["folder"])
     require_intact(folder, best.get("crc32", {}))
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
-            _link(path, out / path.name)
+    _link_files(folder, out)
     kept = [{name: report[name] for name in KEPT if name in report} for report in reports]
     report = best | {
         "runs": kept,
@@ -107,16 +99,23 @@ def sweep(
     return report
 
 
-def _given_up(
-    options: FinetuneOptions,
-    folder: Path,
-    error: DivergedError,
-) -> dict[str, Any]:
+def _done_before(run: Run) -> tuple[dict[str, Any] | None, str]:
+    """Return the report of a run that needs no training any more, and how it ended; None for any other."""
+    report = finished_report(run.folder)
+    if report is not None:
+        run.require_same_data(report.get("data_crc32"))
+        return report, ": finished before"
+    report = _failure(run.folder)
+    return report, ": failed before" if report else ""
+
+
+def _given_up(run: Run, error: DivergedError) -> dict[str, Any]:
     """Note in its folder that a run has diverged, and return the note."""
-    report = {"learning_rate": options.learning_rate, "seed": options.seed, "folder": str(folder)}
+    options = run.options
+    report = {"learning_rate": options.learning_rate, "seed": options.seed, "folder": str(run.folder)}
     report["failed"] = str(error)
-    atomic_json(folder / FAILED, report)
-    remove_spent(folder)  # if it were resumed, it would diverge again
+    atomic_json(run.folder / FAILED, report)
+    remove_spent(run.folder)  # if it were resumed, it would diverge again
     return report
 
 
@@ -127,6 +126,13 @@ def _failure(folder: Path) -> dict[str, Any] | None:
     except MissingFile:
         return None
     return report | {"folder": str(folder)}
+
+
+def _link_files(folder: Path, out: Path) -> None:
+    """Link the files of a run into the folder of a sweep, which has options and records of its own."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
+            _link(path, out / path.name)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -112,7 +112,7 @@ def test_finetune_prints_its_report_and_tells_how_it_goes(model, sst2, tmp_path,
     assert "95% interval (Wilson): " in said.out and f"Run folder: {out}" in said.out
     assert "160 training examples, 60 in dev" in said.err
     assert "output layer with initial values" in said.err
-    assert "6 epochs of 10 steps of 16: 60 steps, AdamW at learning rate 0.005, seed 0." in said.err
+    assert "6 epochs of 10 steps of 16: 60 steps, adamw at learning rate 0.005, seed 0." in said.err
     for epoch in range(1, 7):
         assert f"Epoch {epoch}: accuracy " in said.err
     assert "step 60/60" in said.err
