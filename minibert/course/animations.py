@@ -17,7 +17,7 @@ from minibert.core import wordpiece
 from minibert.core.ops import AdamRule
 from minibert.model.ops import Ops
 from minibert.reports.markup import inert_json, rendered, shown
-from minibert.reports.pictures import ticks
+from minibert.reports.pictures import Frame, ticks
 from minibert.tokenizer.encoding import whole_number
 
 STATIC = Path(__file__).with_name("static")
@@ -173,54 +173,88 @@ WEIGHTS = Place(40, 384, 312, 80)
 SIDE_NAMES = {"left": 236, "right": 268}  # right ends of these words above WEIGHTS
 
 
-class Panel(NamedTuple):
-    """A rectangle of the picture, and the ranges of numbers that its sides stand for."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-    xs: tuple[float, float]
-    ys: tuple[float, float]
-
-    def x(self, value: Any) -> Any:
-        """Return where on the horizontal axis a value is."""
-        return self.left + (value - self.xs[0]) / (self.xs[1] - self.xs[0]) * self.width
-
-    def y(self, value: Any) -> Any:
-        """Return where on the vertical axis a value is."""
-        return self.top + (self.ys[1] - value) / (self.ys[1] - self.ys[0]) * self.height
-
-    def positions(self, points: Any) -> np.ndarray:
-        """Return where in the picture points (n,2) are."""
-        xs, ys = np.asarray(points, float).T
-        return np.stack([self.x(xs), self.y(ys)], axis=1)
+class Panel(Frame):
+    """A frame in which lines and axes are drawn."""
 
     def line(self, points: Any, **attributes: Any) -> Shape:
-        """Draw a line through points (n,2)."""
-        styles: dict[str, Any] = {"points": _places(self.positions(points)), "fill": "none"}
+        """Draw a line.
+
+        Parameters
+        ----------
+        points : (n,2) float
+            Numbers on both axes.
+        **attributes : str or float
+            Attributes of SVG, with _ in place of -.
+
+        Returns
+        -------
+        Shape
+        """
+        styles: dict[str, Any] = {"points": _places(self.places(points)), "fill": "none"}
         for name, value in attributes.items():
             styles[name.replace("_", "-")] = value
         return Shape("polyline", styles)
 
+    def level(self, value: float) -> Shape:
+        """Draw a broken line from one side to the other.
+
+        Parameters
+        ----------
+        value : float
+            Number on the vertical axis.
+
+        Returns
+        -------
+        Shape
+        """
+        ends = [(x, value) for x in self.xs]
+        return self.line(ends, stroke="currentColor", stroke_dasharray="2 3")
+
     def axes(self, x_name: str, y_name: str, labels: bool = True) -> list[Shape]:
-        """Draw the two axes with their names and round numbers, on the vertical one only with `labels`."""
-        left, top = self.left, self.top
-        right = left + self.width
-        bottom = top + self.height
-        both_axes = _places([(left, top), (left, bottom), (right, bottom)])
-        style = {"points": both_axes, "fill": "none", "stroke": "currentColor"}
+        """Draw the two axes with their names and round numbers.
+
+        Parameters
+        ----------
+        x_name, y_name : str
+            Names of the axes.
+        labels : bool, default True
+            Whether the vertical axis has its numbers, too.
+
+        Returns
+        -------
+        list of Shape
+        """
+        corners = [(self.left, self.top), (self.left, self.bottom), (self.right, self.bottom)]
+        style = {"points": _places(corners), "fill": "none", "stroke": "currentColor"}
         shapes = [Shape("polyline", style)]
         for tick in _inside(self.xs):
-            label = _number(tick)
-            shapes.append(_text(self.x(tick), bottom + BELOW_AXIS, label, "middle"))
+            shapes.append(_text(self.x(tick), self.bottom + BELOW_AXIS, _number(tick), "middle"))
         if labels:
             for tick in _inside(self.ys):
-                label = _number(tick)
-                shapes.append(_text(left - BESIDE_AXIS, self.y(tick) + HALF_TEXT, label, "end"))
-        shapes.append(_text(right, bottom + BELOW_TICKS, x_name, "end"))
-        shapes.append(_text(left, top - ABOVE_PLOT, y_name))
+                y = self.y(tick) + HALF_TEXT
+                shapes.append(_text(self.left - BESIDE_AXIS, y, _number(tick), "end"))
+        shapes.append(_text(self.right, self.bottom + BELOW_TICKS, x_name, "end"))
+        shapes.append(_text(self.left, self.top - ABOVE_PLOT, y_name))
         return shapes
+
+    def progress(self, points: np.ndarray, colour: str) -> list[Shape]:
+        """Draw a line as far as it has come, and a dot where it is.
+
+        Parameters
+        ----------
+        points : (frames,2) float
+            Where the dot is in each frame.
+        colour : str
+
+        Returns
+        -------
+        list of Shape
+        """
+        line = self.line(points, stroke=colour, stroke_width=STROKE)
+        line.attributes["count"] = list(range(1, len(points) + 1))
+        xs, ys = self.places(points).T.tolist()
+        dot = Shape("circle", {"cx": xs, "cy": ys, "r": DOT, "fill": colour})
+        return [line, dot]
 
 
 def joins(text: str, most: int = 30) -> Animation:
@@ -325,13 +359,13 @@ def descent(
         shapes += [panel.line(line, stroke="currentColor", stroke_opacity=0.4) for line in lines]
         shapes += panel.axes(names[0], names[1], labels=place.left < WIDTH / 2)
         shapes.append(_text(place.left, ASCENT, f"{name}, rate {best[name]:g}", fill=colour))
-        shapes += _progress(panel, paths[name], colour)
+        shapes += panel.progress(paths[name], colour)
     all_losses = np.concatenate(list(losses.values()))
     room = PLOT_ROOM * max(float(np.ptp(all_losses)), 1e-9)
     panel = Panel(*LOSSES, (0.0, float(steps)), (all_losses.min() - room, all_losses.max() + room))
     shapes += panel.axes("step", "loss (nats)")
     for colour, values in zip((BLUE, ORANGE), losses.values(), strict=True):
-        shapes += _progress(panel, np.stack([np.arange(steps + 1), values], 1), colour)
+        shapes += panel.progress(np.stack([np.arange(steps + 1), values], 1), colour)
     ends = " and ".join(f"{_number(values[-1], 3)} by {name}" for name, values in losses.items())
     alt = (
         f"Contour lines of a loss over {names[0]} and {names[1]}, drawn twice: on the left with the path of "
@@ -544,17 +578,9 @@ def _words(
             sizes.append(lengths)
             opacities.append(strengths)
         for at in range(len(word)):
-            x = left + CELL * at
-            box = {
-                "x": x,
-                "y": top,
-                "height": BOX,
-                "rx": CORNER,
-                "width": [max(0.0, CELL * lengths[at] - BETWEEN_BOXES) for lengths in sizes],
-                "fill": BLUE,
-                "fill-opacity": [strengths[at] for strengths in opacities],
-            }
-            shapes.append(Shape("rect", box))
+            widths = [max(0.0, CELL * lengths[at] - BETWEEN_BOXES) for lengths in sizes]
+            opacity = [strengths[at] for strengths in opacities]
+            shapes.append(_box(left + CELL * at, top, widths, BOX, opacity, rx=CORNER))
         baseline = top + BOX_BASELINE
         for at, letter in enumerate(word):
             x = left + CELL * (at + 0.5) - BETWEEN_BOXES / 2
@@ -566,28 +592,26 @@ def _words(
 
 def _table(top: float, chosen: Sequence[Sequence[Candidate]]) -> list[Shape]:
     """Write for each join the pairs with the greatest gains, the chosen one first; before it, the first's."""
-    columns: dict[float, tuple[str, Callable[[Candidate], str]]] = {  # heading, and text of a row
-        PAIR: ("pair", lambda row: " ".join(row.pair)),
+    numbers: dict[float, tuple[str, Callable[[Candidate], str]]] = {  # heading, and text of a row
         N: ("n", lambda row: str(row.n)),
         OF_LEFT: ("c(left)", lambda row: str(row.left)),
         OF_RIGHT: ("c(right)", lambda row: str(row.right)),
         GAIN: ("gain (nats)", lambda row: _number(row.gain, 1)),
     }
-    shapes = [_text(x, top, name, "start" if x == PAIR else "end") for x, (name, _) in columns.items()]
+    shapes = [_text(PAIR, top, "pair")]
+    shapes += [_text(x, top, heading, "end") for x, (heading, _) in numbers.items()]
     frames = [chosen[0], *chosen]
     greatest = max(max(row.gain for row in rows) for rows in chosen)
     for place in range(ROWS):
         rows = [rows[place] if place < len(rows) else None for rows in frames]
         y = top + ROW * (place + 1)
-        colour = {"fill": BLUE, "fill-opacity": FAINT if place else STRONG}
         widths = [max(0.0, (GAIN - BARS) * row.gain / greatest) if row else 0.0 for row in rows]
-        shapes.append(Shape("rect", {"x": BARS, "y": y - ASCENT, "height": BAR, "width": widths, **colour}))
-        for x, (_, write) in columns.items():
+        shapes.append(_box(BARS, y - ASCENT, widths, BAR, FAINT if place else STRONG))
+        pairs = [" ".join(row.pair) if row else "" for row in rows]
+        shapes.append(_text(PAIR, y, pairs, family=MONOSPACE))
+        for x, (_, write) in numbers.items():
             texts = [write(row) if row else "" for row in rows]
-            if x == PAIR:
-                shapes.append(_text(x, y, texts, family=MONOSPACE))
-            else:
-                shapes.append(_text(x, y, texts, "end"))
+            shapes.append(_text(x, y, texts, "end"))
     return shapes
 
 
@@ -602,9 +626,8 @@ def _heat_map(maps: np.ndarray, name: str) -> list[Shape]:
     shapes = []
     for row in range(n):
         for column in range(n):
-            place = {"x": left + size * column, "y": top + size * row, "width": side, "height": side}
-            opacities = opacity[:, row, column].tolist()
-            shapes.append(Shape("rect", {**place, "fill": BLUE, "fill-opacity": opacities}))
+            x, y = left + size * column, top + size * row
+            shapes.append(_box(x, y, side, side, opacity[:, row, column].tolist()))
     names = ["CLS", *(str(i) for i in range(1, n - 1)), "SEP"]
     below = top + SQUARE + BELOW_AXIS
     for i, label in enumerate(names):
@@ -617,9 +640,7 @@ def _heat_map(maps: np.ndarray, name: str) -> list[Shape]:
         shapes.append(_text(right, NOTE + NOTE_LINE * line, text))
     for line, (weight, what) in enumerate(((darkest, "largest"), (1 / n, "even"))):
         y = KEY + KEY_LINE * line
-        place = {"x": right, "y": y, "width": KEY_SQUARE, "height": KEY_SQUARE}
-        strength = (weight / darkest) ** SHADE
-        shapes.append(Shape("rect", {**place, "fill": BLUE, "fill-opacity": strength}))
+        shapes.append(_box(right, y, KEY_SQUARE, KEY_SQUARE, (weight / darkest) ** SHADE))
         shapes.append(_text(right + KEY_TEXT, y + ASCENT, f"{weight:.2f}, {what}"))
     return shapes
 
@@ -632,9 +653,9 @@ def _plot_of_gains(steps: np.ndarray, gains: np.ndarray) -> list[Shape]:
     high = max(0.0, gains.max()) + room
     panel = Panel(*GAINS, (1.0, last), (low, high))
     shapes = panel.axes("", "gain over the best constant guess (nats)")
-    shapes.append(_level(panel, 0.0))
+    shapes.append(panel.level(0.0))
     points = np.stack([steps, gains], 1)
-    return shapes + _progress(panel, points, BLUE)
+    return shapes + panel.progress(points, BLUE)
 
 
 def _plot_of_weights(steps: np.ndarray, beside: Mapping[str, np.ndarray], even: float) -> list[Shape]:
@@ -644,29 +665,19 @@ def _plot_of_weights(steps: np.ndarray, beside: Mapping[str, np.ndarray], even: 
     top = (1 + 2 * PLOT_ROOM) * highest
     panel = Panel(*WEIGHTS, (1.0, last), (0.0, top))
     shapes = panel.axes("step", "mean weight on the neighbour:")
-    shapes.append(_level(panel, even))
+    shapes.append(panel.level(even))
     for (side, means), colour in zip(beside.items(), (BLUE, ORANGE), strict=True):
         points = np.stack([steps, means], 1)
-        shapes += _progress(panel, points, colour)
+        shapes += panel.progress(points, colour)
         baseline = WEIGHTS.top - ABOVE_PLOT
         shapes.append(_text(SIDE_NAMES[side], baseline, side, "end", colour))
     return shapes
 
 
-def _level(panel: Panel, value: float) -> Shape:
-    """Draw a broken line at the height of a value, from one side to the other."""
-    points = [(x, value) for x in panel.xs]
-    return panel.line(points, stroke="currentColor", stroke_dasharray="2 3")
-
-
-def _progress(panel: Panel, points: np.ndarray, colour: str) -> list[Shape]:
-    """Draw a line (frames,2) as far as it has come, and a dot where it is."""
-    line = panel.line(points, stroke=colour, stroke_width=STROKE)
-    line.attributes["count"] = list(range(1, len(points) + 1))
-    xs, ys = panel.positions(points).T
-    style = {"r": DOT, "fill": colour}
-    dot = Shape("circle", {"cx": xs.tolist(), "cy": ys.tolist(), **style})
-    return [line, dot]
+def _box(x: float, y: float, width: Any, height: float, opacity: Any, **attributes: Any) -> Shape:
+    """Draw a blue rectangle; its width and opacity are numbers, or lists with one for each frame."""
+    place = {"x": x, "y": y, "width": width, "height": height}
+    return Shape("rect", {**place, **attributes, "fill": BLUE, "fill-opacity": opacity})
 
 
 def _text(

@@ -6,7 +6,7 @@ from typing import Any
 from minibert.experiments.judged import Judged
 from minibert.experiments.tables import UNTRAINED, Column, Row
 from minibert.experiments.verdicts import Estimate
-from minibert.reports.pictures import ticks
+from minibert.reports.pictures import Frame, ticks
 
 WIDTH = 720.0  # this and all other lengths are in the plot's own units
 LEFT, RIGHT, TOP = 240.0, 20.0, 26.0  # margins of a plot of dots; the left one holds the titles of rows
@@ -100,32 +100,34 @@ def _axis(estimates: list[Estimate], baseline: float) -> list[float]:
     return ticks(lowest, highest)
 
 
-def _share_of(axis: list[float], value: float) -> float:
-    """Return the position of a value on an axis, from 0 to 1, clipped at the ends."""
-    share = (value - axis[0]) / (axis[-1] - axis[0])
-    return min(1.0, max(0.0, share))
+def _within(ends: tuple[float, float], value: float) -> float:
+    """Return a value, or the end of an axis that it lies beyond."""
+    return min(ends[1], max(ends[0], value))
+
+
+def _words(row: Row, column: Column, estimate: Estimate) -> str:
+    """Write what a pointer shows at the dot of an estimate."""
+    return f"{row.title}: {number(column, estimate.value)}"
 
 
 def _dots(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[str, Any]:
     """Plot a line for each row: seeds as small dots, the estimate as a large one, its interval as a bar."""
-
-    def x(value: float) -> float:
-        return LEFT + _share_of(axis, value) * (WIDTH - LEFT - RIGHT)
-
-    bottom = TOP + ROW * len(cells)
+    width, height = WIDTH - LEFT - RIGHT, ROW * len(cells)
+    frame = Frame(LEFT, TOP, width, height, (axis[0], axis[-1]), (0.0, 1.0))
     paths = []
     texts = []
     dots = []
     for tick in axis:
-        paths.append(("rule", [(x(tick), TOP), (x(tick), bottom)]))
-        texts.append((x(tick), bottom + 16, "middle", number(column, tick)))
+        paths.append(("rule", frame.upright(tick)))
+        texts.append((frame.x(tick), frame.bottom + 16, "middle", number(column, tick)))
     if base:
-        across = x(base[0])
-        paths.append(("base", [(across, TOP - 6), (across, bottom)]))
-        if across > (LEFT + WIDTH) / 2:
-            texts.append((across - 6, TOP - 10, "end", base[1]))
+        value, words = base
+        x = frame.x(_within(frame.xs, value))
+        paths.append(("base", [(x, TOP - 6), (x, frame.bottom)]))
+        if x > (LEFT + WIDTH) / 2:
+            texts.append((x - 6, TOP - 10, "end", words))
         else:
-            texts.append((across + 6, TOP - 10, "start", base[1]))
+            texts.append((x + 6, TOP - 10, "start", words))
     for index, (row, estimate) in enumerate(cells):
         y = TOP + ROW * (index + 0.5)
         title = row.title
@@ -136,73 +138,73 @@ def _dots(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[s
             continue
         texts.append((LEFT - 10, y + 4, "end", title))
         if math.isfinite(estimate.high - estimate.low):
-            bar = [(x(estimate.low), y), (x(estimate.high), y)]
-            paths.append(("bar", bar))
+            ends = (frame.x(_within(frame.xs, end)) for end in (estimate.low, estimate.high))
+            paths.append(("bar", [(x, y) for x in ends]))
         for seed in estimate.seeds:
-            dots.append(("seed", x(seed), y + 6, 2.5, number(column, seed)))
-        words = f"{row.title}: {number(column, estimate.value)}"
-        dots.append(("ours", x(estimate.value), y, 4.5, words))
-    return {"height": bottom + 22, "paths": paths, "texts": texts, "dots": dots}
+            dots.append(("seed", frame.x(seed), y + 6, 2.5, number(column, seed)))
+        dots.append(("ours", frame.x(estimate.value), y, 4.5, _words(row, column, estimate)))
+    return {"height": frame.bottom + 22, "paths": paths, "texts": texts, "dots": dots}
 
 
 def _curves(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[str, Any]:
     """Plot a curve for each model over the share of its steps, within the band of its intervals."""
-    right = WIDTH - NAME_ROOM
-    bottom = TOP + HIGH
-    starts = []
-    for row, estimate in cells:
-        if row.model == UNTRAINED:  # a level line, which also needs a point at step 0
-            starts.append((row._replace(share=0.0), estimate))
-    cells = [*cells, *starts]
-
-    def x(share: float) -> float:
-        return BESIDE + share * (right - BESIDE)
-
-    def y(value: float) -> float:
-        return bottom - _share_of(axis, value) * HIGH
-
-    paths = []
-    texts = []
-    for tick in axis:
-        height = y(tick)
-        paths.append(("rule", [(BESIDE, height), (right, height)]))
-        texts.append((BESIDE - 8, height + 4, "end", number(column, tick)))
-    for share in dict.fromkeys(row.share for row, _ in cells):
-        texts.append((x(share), bottom + 16, "middle", f"{share:.0%}"))
-    texts.append((right, bottom + 34, "end", "share of the steps"))
-    if base:
-        height = y(base[0])
-        paths.append(("base", [(BESIDE, height), (right, height)]))
-        texts.append((right, height - 5, "end", base[1]))
-    dots = []
-    ends = []
     models = dict.fromkeys(row.model for row, _ in cells)
+    frame = Frame(BESIDE, TOP, WIDTH - NAME_ROOM - BESIDE, HIGH, (0.0, 1.0), (axis[0], axis[-1]))
+    # The untrained model is a level line, which also needs a point at step 0.
+    starts = [(row._replace(share=0.0), estimate) for row, estimate in cells if row.model == UNTRAINED]
+    cells = [*cells, *starts]
+    paths, texts = _axes_of_curves(frame, cells, column, axis, base)
+    dots = []
+    ends = []  # of each curve, the height of its last point and its name
     for index, model in enumerate(models):
-        kind = f"curve{index % 3}"
         points = [(row, estimate) for row, estimate in cells if estimate and row.model == model]
         points.sort(key=lambda point: point[0].share)
         if not points:
             continue
-        curve = []
-        above = []
-        below = []
+        kind = f"curve{index % 3}"
+        paths += _curve(frame, kind, points)
         for row, estimate in points:
-            across = x(row.share)
-            height = y(estimate.value)
-            curve.append((across, height))
-            words = f"{row.title}: {number(column, estimate.value)}"
-            dots.append((kind, across, height, 4, words))
-            if math.isfinite(estimate.high - estimate.low):
-                above.append((across, y(estimate.high)))
-                below.append((across, y(estimate.low)))
-        if len(above) > 1:
-            paths.append((f"band {kind}", [*above, *reversed(below)]))
-        paths.append((kind, curve))
+            dots.append((kind, frame.x(row.share), frame.y(estimate.value), 4, _words(row, column, estimate)))
         last_row, last_estimate = points[-1]
-        ends.append((y(last_estimate.value), last_row.title.split(",")[0]))
-    # Write the names at the right ends, so that none overlaps another.
+        ends.append((frame.y(last_estimate.value), last_row.title.split(",")[0]))
     last = -math.inf
-    for height, title in sorted(ends):
-        last = max(height + 4, last + 15)
-        texts.append((right + 10, last, "start", title))
-    return {"height": bottom + 42, "paths": paths, "texts": texts, "dots": dots}
+    for y, title in sorted(ends):
+        last = max(y + 4, last + 15)  # below the name before, where the two would overlap
+        texts.append((frame.right + 10, last, "start", title))
+    return {"height": frame.bottom + 42, "paths": paths, "texts": texts, "dots": dots}
+
+
+def _axes_of_curves(
+    frame: Frame, cells: Cells, column: Column, axis: list[float], base: Line
+) -> tuple[list[Any], list[Any]]:
+    """Draw the lines behind curves, and write the numbers at both axes."""
+    paths = []
+    texts = []
+    for tick in axis:
+        paths.append(("rule", frame.across(tick)))
+        texts.append((BESIDE - 8, frame.y(tick) + 4, "end", number(column, tick)))
+    for share in dict.fromkeys(row.share for row, _ in cells):
+        texts.append((frame.x(share), frame.bottom + 16, "middle", f"{share:.0%}"))
+    texts.append((frame.right, frame.bottom + 34, "end", "share of the steps"))
+    if base:
+        value = _within(frame.ys, base[0])
+        paths.append(("base", frame.across(value)))
+        texts.append((frame.right, frame.y(value) - 5, "end", base[1]))
+    return paths, texts
+
+
+def _curve(frame: Frame, kind: str, points: list[tuple[Row, Estimate]]) -> list[Any]:
+    """Draw the curve of a model, and below it the band of those intervals that are known."""
+    curve = []
+    above = []
+    below = []
+    for row, estimate in points:
+        x = frame.x(row.share)
+        curve.append((x, frame.y(estimate.value)))
+        if math.isfinite(estimate.high - estimate.low):
+            above.append((x, frame.y(_within(frame.ys, estimate.high))))
+            below.append((x, frame.y(_within(frame.ys, estimate.low))))
+    paths = [(kind, curve)]
+    if len(above) > 1:
+        paths.insert(0, (f"band {kind}", [*above, *reversed(below)]))
+    return paths

@@ -32,6 +32,103 @@ LETTER, LINE = 13.5, 24.0  # the most room that a letter and a line of text take
 Style: TypeAlias = Literal["smoothed over points", "smoothed", "exact", "dots"]
 
 
+class Frame(NamedTuple):
+    """A rectangle of a picture, and the ranges of numbers that its sides stand for."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    xs: tuple[float, float]
+    ys: tuple[float, float]
+
+    def x(self, value: Any) -> Any:
+        """Return where on the horizontal axis numbers are.
+
+        Parameters
+        ----------
+        value : float, or array of any shape
+            Numbers in the range `xs`.
+
+        Returns
+        -------
+        float or array
+            Of the same shape.
+        """
+        return self.left + (value - self.xs[0]) / (self.xs[1] - self.xs[0]) * self.width
+
+    def y(self, value: Any) -> Any:
+        """Return where on the vertical axis numbers are.
+
+        Parameters
+        ----------
+        value : float, or array of any shape
+            Numbers in the range `ys`.
+
+        Returns
+        -------
+        float or array
+            Of the same shape.
+        """
+        return self.top + (self.ys[1] - value) / (self.ys[1] - self.ys[0]) * self.height
+
+    @property
+    def right(self) -> float:
+        """Return where the rectangle ends on the right."""
+        return self.left + self.width
+
+    @property
+    def bottom(self) -> float:
+        """Return where the rectangle ends below."""
+        return self.top + self.height
+
+    def across(self, value: float) -> list[tuple[float, float]]:
+        """Return both ends of a horizontal line.
+
+        Parameters
+        ----------
+        value : float
+            Number on the vertical axis.
+
+        Returns
+        -------
+        list of (float, float)
+        """
+        y = self.y(value)
+        return [(self.left, y), (self.right, y)]
+
+    def upright(self, value: float) -> list[tuple[float, float]]:
+        """Return both ends of a vertical line.
+
+        Parameters
+        ----------
+        value : float
+            Number on the horizontal axis.
+
+        Returns
+        -------
+        list of (float, float)
+        """
+        x = self.x(value)
+        return [(x, self.top), (x, self.bottom)]
+
+    # points (n,2) -> (n,2)
+    def places(self, points: Any) -> np.ndarray:
+        """Return where in the picture points are.
+
+        Parameters
+        ----------
+        points : (n,2) float
+            Numbers on both axes.
+
+        Returns
+        -------
+        (n,2) float
+        """
+        xs, ys = np.asarray(points, float).T
+        return np.stack([self.x(xs), self.y(ys)], 1)
+
+
 class Curve(NamedTuple):
     """Values over steps, tokens or minutes."""
 
@@ -141,23 +238,14 @@ def picture(
     drawn = [path for curve in curves for path in _paths(curve, title)]
     heights = _heights(drawn, band, lines)
     positions = _positions(last, axis)
-    low, high = heights[0], heights[-1]
-
-    def x(position: Any) -> Any:
-        return LEFT + position / last * (WIDTH - LEFT - RIGHT)
-
-    def y(value: Any) -> Any:
-        return TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM)
-
-    beside = list(_beside([(y(value), name) for value, name in lines]))
-    paths = [Path("line", [(LEFT, y(value)), (WIDTH - RIGHT, y(value))]) for value, _ in lines]
-    for position, _ in marks:
-        if position:  # a mark at 0 coincides with the vertical axis
-            paths.append(Path("rule", [(x(position), TOP), (x(position), HEIGHT - BOTTOM)]))
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    frame = Frame(LEFT, TOP, width, height, (0.0, last), (heights[0], heights[-1]))
+    paths = _rules(frame, lines, marks)
     for kind, points, name in drawn:
-        places = np.stack([x(points[:, 0]), y(points[:, 1])], 1)
-        paths.append(Path(kind, places.tolist(), name, *_told_of(points, words)))
-    plot = {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
+        paths.append(Path(kind, frame.places(points).tolist(), name, *_told_of(points, words)))
+    beside = list(_beside([(frame.y(value), name) for value, name in lines]))
+    above = _above([(frame.x(position), name) for position, name in marks], beside)
+    plot = {"left": LEFT, "right": frame.right, "top": TOP, "bottom": frame.bottom}
     return {
         "label": _label(title, curves, words, axis),
         "summary": [_summary(curve, title, words, axis) for curve in curves],
@@ -168,18 +256,37 @@ def picture(
         "width": WIDTH,
         "height": HEIGHT,
         "plot": plot | {"values": heights, "last": last, "scale": scale},
-        "heights": [(_tick(scale * tick), y(tick)) for tick in heights],
-        "places": [(_tick(position), x(position)) for position in positions],
-        "bands": [(y(band[0]), y(band[1]), band[2])] if band else [],
-        "texts": [*beside, *_above([(x(position), name) for position, name in marks], beside)],
+        "heights": [(_tick(scale * tick), frame.y(tick)) for tick in heights],
+        "places": [(_tick(position), frame.x(position)) for position in positions],
+        "bands": [(frame.y(band[0]), frame.y(band[1]), band[2])] if band else [],
+        "texts": [*beside, *above],
         "paths": paths,
-        "dots": [
-            (curve.kind, x(position), y(value), _dot_name(curve, axis, position, words(value)))
-            for curve in curves
-            if curve.style == "dots" or len(curve.points) == 1  # no line leads through one point
-            for position, value in curve.points.tolist()
-        ],
+        "dots": _dots(frame, curves, axis, words),
     }
+
+
+def _rules(
+    frame: Frame, lines: Sequence[tuple[float, str]], marks: Sequence[tuple[float, str]]
+) -> list[Path]:
+    """Draw the horizontal lines and the vertical ones."""
+    paths = [Path("line", frame.across(value)) for value, _ in lines]
+    for position, _ in marks:
+        if position:  # a mark at 0 coincides with the vertical axis
+            paths.append(Path("rule", frame.upright(position)))
+    return paths
+
+
+def _dots(
+    frame: Frame, curves: Sequence[Curve], axis: str, words: Callable[[float], str]
+) -> list[tuple[str, float, float, str]]:
+    """Draw the points of curves with dots, and of those with a single point, through which no line leads."""
+    dots = []
+    for curve in curves:
+        if curve.style == "dots" or len(curve.points) == 1:
+            for position, value in curve.points.tolist():
+                label = _dot_name(curve, axis, position, words(value))
+                dots.append((curve.kind, frame.x(position), frame.y(value), label))
+    return dots
 
 
 def _told_of(points: np.ndarray, words: Callable[[float], str]) -> tuple[str, str]:
