@@ -46,6 +46,10 @@ _TOGETHER = ("some rows", "large eps", "far apart", "one row", "no rows")  # wor
 # Kinds of values that a probe can set, in the order in which they are tried: first what changes least.
 _BOOL, _NUMBER, _ARRAY, _TABLE = _KINDS = ("bool", "number", "array", "table")
 _VALUES = {_BOOL: (False, True), _NUMBER: (1.0, 0.0), _ARRAY: (1.0, 0.0), _TABLE: (1.0, 0.0)}
+# What a probe is for. The phrase of a condition completes "It is right …"; a broad condition sets a whole
+# table or two numbers, which leaves little to get wrong. The phrase of a mistake completes "It answers as
+# if …", for the questions as they were.
+CONDITION, BROAD, MISTAKE = ROLES = ("condition", "broad condition", "mistake")
 Sentence = str
 Change = Callable[[Arrays], Arrays]  # takes the arguments of a question, returns other ones
 Write = Callable[[float], str]
@@ -69,10 +73,9 @@ class Question(NamedTuple):
 class Probe(NamedTuple):
     """A change of all questions that may make a wrong answer right."""
 
-    phrase: str  # completes "It is right …"
+    phrase: str
     ask: Callable[..., list[Question]]
-    tells_much: bool = True  # False: it sets a whole table, which leaves little to get wrong
-    as_if: bool = False  # True: the phrase completes "It answers as if …", for the questions as they were
+    role: str = CONDITION  # one of ROLES
 
 
 def diagnose(questions: list[Question], probes: list[Probe], label: str = "{}") -> Sentence:
@@ -107,17 +110,16 @@ def diagnose(questions: list[Question], probes: list[Probe], label: str = "{}") 
     condition = _by_variant(questions, wrong)
     if not condition:
         phrases = [(name, phrase + _how_often(questions, name, phrase)) for name, phrase in phrases]
-    settings = [probe for probe in probes if not probe.as_if]
+    conditions, broad, mistakes = ([probe for probe in probes if probe.role == role] for role in ROLES)
     if unexplained and not condition:
-        mistakes = [probe for probe in probes if probe.as_if]
-        telling = [probe for probe in settings if probe.tells_much]
         condition = (
-            _same_answer(questions, wrong) or _as_if(mistakes, questions, wrong) or _by_probe(telling, wrong)
+            _same_answer(questions, wrong)
+            or _as_if(mistakes, questions, wrong)
+            or _by_probe(conditions, wrong)
         )
     phrases += _where_phrases(questions, unexplained)
     if unexplained and not (condition or phrases):
-        others = [probe for probe in settings if not probe.tells_much]
-        condition = _by_question(questions, wrong) or _by_probe(others, wrong)
+        condition = _by_question(questions, wrong) or _by_probe(broad, wrong)
     # What says least: that a part is wrong, or right.
     described = {name for name, _ in phrases}
     undescribed = [name for name in unexplained if name not in described]
@@ -697,9 +699,10 @@ def probes_of(
         name = ".".join(path)
         changed = {value: cache(partial(ask, _setting(path, value))) for value in _VALUES[kind]}
         for value, questions in changed.items():
-            yield Probe(f"where {name} is {_worded(value, kind)}", questions, tells_much=kind != _TABLE)
+            role = BROAD if kind == _TABLE else CONDITION
+            yield Probe(f"where {name} is {_worded(value, kind)}", questions, role)
         for value in sorted(changed):
-            yield Probe(f"{name} were {_worded(value, kind)}", changed[value], as_if=True)
+            yield Probe(f"{name} were {_worded(value, kind)}", changed[value], MISTAKE)
     for name in optional & set(arguments):
         yield Probe(f"where {name} is None", partial(ask, _setting((name,), None)))
     numbers = [path for path, kind in settable if kind == _NUMBER]
@@ -707,9 +710,9 @@ def probes_of(
         for value in _VALUES[_NUMBER]:
             changes = _setting(one, value), _setting(other, value)
             words = f"where {'.'.join(one)} and {'.'.join(other)} are {value:g}"
-            yield Probe(words, partial(ask, _both(*changes)), tells_much=False)
+            yield Probe(words, partial(ask, _both(*changes)), BROAD)
     for words, change in _mistaken(arguments):
-        yield Probe(words, partial(ask, change), as_if=True)
+        yield Probe(words, partial(ask, change), MISTAKE)
 
 
 def _worded(value: Any, kind: str) -> str:

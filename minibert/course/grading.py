@@ -23,11 +23,17 @@ from minibert.course.answers import Answer, Given, Pages, answer_to, given_by, r
 from minibert.course.confined import SECONDS, Budget, Confined
 from minibert.course.exercises import Exercise, definitions, exercises, notebook_source, notebook_sources
 from minibert.course.honesty import honest
-from minibert.course.judging import BACKWARD, Judge, is_on_sheet, is_operation, keeps_reference_residual
+from minibert.course.judging import (
+    BACKWARD,
+    Judge,
+    is_on_sheet,
+    is_operation,
+    keeps_reference_residual,
+    usable,
+)
 from minibert.course.lesson import Lesson
 from minibert.course.running import Rejected
 from minibert.engines import limited_threads
-from minibert.model.ops import Ops
 
 # An exercise with several functions gets the first of these marks that one of its functions has.
 MARKS = ("refused", "crashed", "timed out", "wrong", "missing", "right")
@@ -286,16 +292,14 @@ class _Grading(Lesson):
     def _others(self) -> dict[str, FunctionType]:
         """Return the student's operations that the engine of this exercise can have.
 
-        A forward without the student's own backward needs minibert's, which has to understand what it saves.
+        A forward may save anything if its backward is what the exercise asks for.
         """
         asked_for = {name.removesuffix(BACKWARD) for name in self.exercises[0].functions}
-        usable = {}
-        for name, function in self._passed.items():
-            backward = f"{name}{BACKWARD}"
-            needs_ours = backward not in self._passed and hasattr(Ops, backward)
-            if not needs_ours or name in asked_for or _keeps_our_residual(function):
-                usable[name] = function
-        return usable
+
+        def is_readable(function: FunctionType) -> bool:
+            return function.__name__ in asked_for or _keeps_our_residual(function)
+
+        return usable(self._passed, is_readable)
 
     def _explained(
         self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int, rejection: str

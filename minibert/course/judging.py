@@ -520,6 +520,37 @@ def keeps_reference_residual(function: FunctionType) -> bool:
     return type(saved) is type(reference)
 
 
+def usable(
+    operations: Methods, is_readable: Callable[[FunctionType], bool] = keeps_reference_residual
+) -> dict[str, FunctionType]:
+    """Choose the operations that an engine can have.
+
+    A forward without its author's backward needs minibert's, which has to understand what it saves.
+
+    Parameters
+    ----------
+    operations : dict of function
+        An author's operations by name.
+    is_readable : callable
+        Takes a forward; returns whether minibert's backward can use what it saves.
+
+    Returns
+    -------
+    dict of function
+        The others are left out.
+    """
+
+    def needs_ours(name: str) -> bool:
+        backward = f"{name}{BACKWARD}"
+        return backward not in operations and hasattr(Ops, backward)
+
+    return {
+        name: function
+        for name, function in operations.items()
+        if not needs_ours(name) or is_readable(function)
+    }
+
+
 def _classes() -> list[type]:
     """List `Ops`, its bases and its subclasses, except readers' engines."""
     classes = list(Ops.__mro__[:-1])

@@ -13,14 +13,13 @@ from minibert.course import mine
 from minibert.course.diagnosis import diagnose
 from minibert.course.exercises import Exercise, exercises, notebook_source
 from minibert.course.judging import (
-    BACKWARD,
     Judge,
     OnSheet,
     Route,
     engine_of,
     is_on_sheet,
     is_operation,
-    keeps_reference_residual,
+    usable,
 )
 from minibert.course.mistakes import known_mistake, solution_of
 from minibert.course.routes import ROUTES
@@ -271,7 +270,7 @@ class Lesson:
 
     def engine(self) -> Ops:
         """Make the reader's engine, and print for which operations of pre-training minibert's stand in."""
-        methods = self._complete()
+        methods = usable(self.mine)
         missing = [name for name in OPERATIONS if name not in methods]
         which = ", ".join(missing)
         if len(missing) > SHOWN:
@@ -282,7 +281,7 @@ class Lesson:
 
     def sealed(self) -> Ops:
         """Make the reader's engine without stand-ins: all but the reader's operations and plumbing raise."""
-        methods: dict[str, Any] = dict(self._complete())
+        methods: dict[str, Any] = dict(usable(self.mine))
         print(f"Plumbing that stays minibert's: {', '.join(PLUMBING)}.")
         for name in filter(is_operation, dir(Ops)):
             if name not in methods and name not in PLUMBING:
@@ -353,16 +352,6 @@ class Lesson:
         except Exception:
             return ""
         return f" {text}" if text else ""
-
-    def _complete(self) -> dict[str, FunctionType]:
-        """Return the reader's operations, except forwards that save what minibert's backward can't use."""
-        complete = {}
-        for name, method in self.mine.items():
-            backward = f"{name}{BACKWARD}"
-            needs_ours = backward not in self.mine and hasattr(Ops, backward)
-            if not needs_ours or keeps_reference_residual(method):
-                complete[name] = method
-        return complete
 
 
 def _judge_of(name: str, route: dict[str, Any]) -> Judge:

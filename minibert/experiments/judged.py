@@ -1,13 +1,13 @@
 """Turn results into tables: a mean with its interval for each row and column, and the verdicts."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minibert.base.json_files import finite
-from minibert.experiments.cells import Plan, baseline_field, pretraining_name
+from minibert.experiments.cells import Plan, Result, baseline_field, pretraining_name
 from minibert.experiments.runner import Results
 from minibert.experiments.scales import ROLES
 from minibert.experiments.tables import NOTHING, TABLES, Column, Ordering, Row, Table
@@ -193,16 +193,26 @@ def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> J
 
 def _judge_column(judged: Judged, plan: Plan, column: Column, results: Results) -> None:
     """Add a column's title and baseline and, if it has a training, its estimates and verdicts."""
-    table = judged.table
+    table, seeds = judged.table, judged.seeds
     judged.titles[column.name] = plan.title(column)
-    floor = _baseline(judged, plan, column, results)
-    trainings = {row.title: _trainings(judged, plan, row, column, results) for row in table.rows}
-    rows = {title: by_seed for title, by_seed in trainings.items() if by_seed}
+    rows = {}
+    for row in table.rows:
+        for _, cell, result in _cells(plan, row, column, results, seeds):
+            if "failed" in result:
+                judged.failed[cell] = result["failed"]
+        trainings = _trainings(plan, row, column, results, seeds)
+        if trainings:
+            rows[row.title] = trainings
+    floor = None
+    if baseline := _baseline(plan, table, column, results, seeds):
+        name, floor = baseline
+        score = floor.score()
+        if column.held_out:
+            score = float(np.exp(-score))
+        judged.baselines[column.name] = name, score
     if not rows:
         return  # no training has a result: there is nothing to judge
-    if column.held_out and column.name in judged.baselines:
-        floor = Outcomes("mean", -np.log([judged.baselines[column.name][1]]))
-    judge = Judge(rows, floor, _pool(judged, plan, table, column, results))
+    judge = Judge(rows, floor, _pool(plan, table, column, results, seeds))
     for title in rows:
         estimate = judge.estimate(title)
         if column.held_out:
@@ -213,15 +223,47 @@ def _judge_column(judged: Judged, plan: Plan, column: Column, results: Results) 
             judged.verdicts.append((ordering, judge.compare(ordering.better, ordering.worse)))
 
 
-def _baseline(judged: Judged, plan: Plan, column: Column, results: Results) -> Outcomes | None:
-    """Return the outcomes of a column's trivial baseline, if any; note its name and score in `judged`."""
-    cell = plan.baseline_name(column)
-    if cell not in results:
-        return None
-    result = results[cell]
-    outcomes = Outcomes.from_json(result[column.split])
-    judged.baselines[column.name] = result[baseline_field(column.split)], outcomes.score()
+def _cells(
+    plan: Plan, row: Row, column: Column, results: Results, seeds: Sequence[int]
+) -> Iterator[tuple[int, str, Result]]:
+    """Yield the seed, the name and the result of each cell of a row; the result is empty if there is none."""
+    for seed in seeds:
+        name = plan.finetuning_name(row, column, seed)
+        if column.held_out:
+            name = pretraining_name(row.model, seed)
+        yield seed, name, results.get(name)
+
+
+def _trainings(
+    plan: Plan, row: Row, column: Column, results: Results, seeds: Sequence[int]
+) -> dict[int, Outcomes]:
+    """Return a row's outcomes by seed."""
+    outcomes = {}
+    for seed, _, result in _cells(plan, row, column, results, seeds):
+        if column.held_out and "loss" in result and row.share == 1.0:
+            outcomes[seed] = Outcomes("mean", np.array([-result["loss"]]))
+        elif column.split in result:
+            outcomes[seed] = Outcomes.from_json(result[column.split])
     return outcomes
+
+
+def _baseline(
+    plan: Plan, table: Table, column: Column, results: Results, seeds: Sequence[int]
+) -> tuple[str, Outcomes] | None:
+    """Return the name and the outcomes of a column's trivial baseline, if it is known.
+
+    That of held-out text is the unigram entropy, the loss of the best guess without context, in nats.
+    """
+    if not column.held_out:
+        result = results.get(plan.baseline_name(column))
+        if not result:
+            return None
+        return result[baseline_field(column.split)], Outcomes.from_json(result[column.split])
+    for row in table.rows:
+        for _, _, result in _cells(plan, row, column, results, seeds):
+            if row.share == 1.0 and result.get("text_unigram"):
+                return "unigram", Outcomes("mean", -np.array([result["text_unigram"]]))
+    return None
 
 
 def _lacking(judged: Judged, ordering: Ordering) -> str:
@@ -236,9 +278,8 @@ def _lacking(judged: Judged, ordering: Ordering) -> str:
     return reason
 
 
-def _pool(judged: Judged, plan: Plan, table: Table, column: Column, results: Results) -> Trainings:
+def _pool(plan: Plan, table: Table, column: Column, results: Results, seeds: Sequence[int]) -> Trainings:
     """Collect the rows of all tables with the same column, to estimate its variance between seeds."""
-    scratch = judged._replace(failed={}, baselines={})  # failures in other tables' rows are not reported here
     pool: dict[str, dict[int, Outcomes]] = {}
     untitled = column._replace(title="")
     for other in (table, *TABLES.values()):
@@ -246,31 +287,11 @@ def _pool(judged: Judged, plan: Plan, table: Table, column: Column, results: Res
         if untitled not in columns:
             continue
         for row in other.rows:
-            trainings = _trainings(scratch, plan, row, column, results)
+            trainings = _trainings(plan, row, column, results, seeds)
             if trainings:
                 name = row.model if column.held_out else plan.row_name(row, column)
                 pool[name] = trainings
     return pool
-
-
-def _trainings(judged: Judged, plan: Plan, row: Row, column: Column, results: Results) -> dict[int, Outcomes]:
-    """Return a row's outcomes by seed; note its failures and the held-out baseline in `judged`."""
-    outcomes = {}
-    for seed in judged.seeds:
-        name = plan.finetuning_name(row, column, seed)
-        if column.held_out:
-            name = pretraining_name(row.model, seed)
-        result = results.lines.get(name, {"result": {}})["result"]
-        if "failed" in result:
-            judged.failed[name] = result["failed"]
-        elif column.held_out and "loss" in result and row.share == 1.0:
-            outcomes[seed] = Outcomes("mean", np.array([-result["loss"]]))
-            unigram = result.get("text_unigram")  # loss of the best guess without context, in nats
-            if unigram:
-                judged.baselines.setdefault(column.name, ("unigram", float(np.exp(unigram))))
-        elif column.split in result:
-            outcomes[seed] = Outcomes.from_json(result[column.split])
-    return outcomes
 
 
 def _perplexity(estimate: Estimate) -> Estimate:

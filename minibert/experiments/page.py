@@ -173,7 +173,7 @@ def _trivial(judged: Judged) -> list[tuple[str, str]]:
 
 def _examples(plan: Plan, results: Results, column: Column) -> int | None:
     """Count the examples that a column is measured on; None if unknown."""
-    result = results.lines.get(plan.baseline_name(column), {}).get("result", {})
+    result = results.get(plan.baseline_name(column))
     if column.split not in result:
         return None
     outcomes = Outcomes.from_json(result[column.split])

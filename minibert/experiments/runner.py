@@ -134,8 +134,7 @@ def _check_folder(out: Path) -> None:
 
 def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
     """Run a cell; return its result and the seconds that it took, including those of interrupted calls."""
-    line = results.lines.get(cell.needs, {"result": {}})
-    needed = line["result"]
+    needed = results.get(cell.needs)
     if "failed" in needed:
         return {"failed": f"{cell.needs} was given up: {needed['failed']}"}, 0.0
     began = time.monotonic()
@@ -198,9 +197,20 @@ class Results:
                 advice = "choose another `out`, or the same settings to continue with it."
                 raise InputError(f"{self.out / RESULTS} holds {held}; {advice}")
 
-    def __getitem__(self, cell: str) -> Result:
-        """Return the result of a cell; raise KeyError if it has none yet."""
-        result: Result = self.lines[cell]["result"]
+    def get(self, cell: str) -> Result:
+        """Return the result of a cell.
+
+        Parameters
+        ----------
+        cell : str
+            Name of the cell.
+
+        Returns
+        -------
+        dict
+            Empty if it has none yet.
+        """
+        result: Result = self.lines[cell]["result"] if cell in self else {}
         return result
 
     def __contains__(self, cell: str) -> bool:

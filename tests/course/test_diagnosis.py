@@ -11,7 +11,7 @@ from course import execute, execute_definitions, notebooks
 
 from minibert import course
 from minibert.course.comparing import compare
-from minibert.course.diagnosis import Probe, Question, diagnose, names_in, parts_of
+from minibert.course.diagnosis import MISTAKE, Probe, Question, diagnose, names_in, parts_of
 from minibert.course.exercises import exercises
 from minibert.course.judging import _cases
 from minibert.course.running import Rejected
@@ -265,8 +265,8 @@ def test_a_part_is_told_by_other_arguments_that_it_would_be_right_for():
         return lambda: [Question({"dx": right}, {"dx": found}, {}) for found, right in answers]
 
     questions = [Question({"dx": found}, {"dx": right}, {}) for found, right in wrong]
-    other = Probe("b were 0", ask([(right, 2 * right) for _, right in wrong]), as_if=True)
-    same = Probe("q and k were exchanged", ask(wrong), as_if=True)
+    other = Probe("b were 0", ask([(right, 2 * right) for _, right in wrong]), MISTAKE)
+    same = Probe("q and k were exchanged", ask(wrong), MISTAKE)
     assert "It answers as if q and k were exchanged." in diagnose(questions, [other, same])
     assert "as if" not in diagnose(questions, [other])
     assert "as if" not in diagnose(questions[:2], [same])  # too few to be sure

@@ -85,9 +85,9 @@ def test_table_has_the_metrics_of_its_cells(whole):
     report = json.loads((whole.out / "models/bert-seed1/report.json").read_text())
     perplexities = judged.estimates["BERT", "ppl"].seeds
     assert perplexities[1] == pytest.approx(report["held_out"]["perplexity"], rel=1e-6)
-    digits = results["ltr+bilstm/sentence/seed0"]["dev"]["values"]
+    digits = results.get("ltr+bilstm/sentence/seed0")["dev"]["values"]
     assert judged.estimates["+ BiLSTM", "sst2"].seeds[0] == digits.count("1") / 16
-    assert judged.baselines["sst2"][1] == results["baseline/sentence"]["dev"]["values"].count("1") / 16
+    assert judged.baselines["sst2"][1] == results.get("baseline/sentence")["dev"]["values"].count("1") / 16
     unigram = report["held_out"]["text_unigram"]
     assert judged.baselines["ppl"] == ("unigram", pytest.approx(math.exp(unigram)))
     assert f"{math.exp(unigram):.2f}" in table_text(judged) and "(the paper's)" in table_text(judged)
@@ -341,7 +341,7 @@ def test_seconds_of_earlier_sittings_count(whole, tmp_path):
     results = Results(plan.out, [])
     slow = cell._replace(run=lambda show: {"loss": 1.0, "seconds": 500.0})
     assert runner._run(slow, results, False) == ({"loss": 1.0}, 500.0)
-    assert "seconds" not in results["bert/seed0"] and "seconds" not in results["bert/sentence/seed0"]
+    assert "seconds" not in results.get("bert/seed0") and "seconds" not in results.get("bert/sentence/seed0")
 
 
 @pytest.mark.thorough
@@ -397,7 +397,7 @@ def test_a_given_model_is_known_by_its_weights_and_untrained_has_its_shape(tmp_p
     results = reproduce(plans[0], [table], [0], show=False)
     config = json.loads((tmp_path / "out/models/untrained-seed0/config.json").read_text())
     assert config["vocab_size"] == plans[0].given[0].V and config["num_hidden_layers"] == 1
-    assert results["untrained/sentence/seed0"]["dev"] and not (tmp_path / "out" / "text").exists()
+    assert results.get("untrained/sentence/seed0")["dev"] and not (tmp_path / "out" / "text").exists()
 
 
 @pytest.mark.thorough
@@ -438,7 +438,9 @@ def test_what_needs_a_pre_training_that_diverged_is_given_up_at_once(whole, tmp_
     results = reproduce(plan, [table], (2,), show=False)
     assert asked == ["bert-seed2", "ltr-seed2"]
     given_up = "bert/seed2 was given up: The loss of step 7 is nan."
-    assert results["bert@40%/sentence/seed2"] == {"failed": given_up} == results["bert/sentence/seed2"]
+    assert (
+        results.get("bert@40%/sentence/seed2") == {"failed": given_up} == results.get("bert/sentence/seed2")
+    )
 
 
 @pytest.mark.slow
