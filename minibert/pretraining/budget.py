@@ -11,7 +11,7 @@ The plan for minutes is made once, before the first step:
 
 The plan is corrected a few times, when the run has passed the shares of its schedule in `CORRECTIONS`: if
 steps have become faster or slower than planned, the rest of the schedule is stretched or shortened so that
-the run ends on time (`corrected`).
+the run ends on time (`correct`).
 
 The decisions are stored in `training.json` and in every checkpoint, and nothing else depends on a clock.
 """
@@ -31,7 +31,7 @@ from minibert.base.terminal import counted
 from minibert.engines.runtime import runtime_of
 from minibert.model.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
-from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
+from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining, timetable_of
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
 from minibert.training.runlog import LogMessage
@@ -127,7 +127,7 @@ def plan_steps(
     folder: Path,
     began: float,
     info: LogMessage,
-) -> Timetable:
+) -> None:
     """Decide the steps of the whole run, and store the decision in a checkpoint.
 
     A run that is resumed with the same `steps` or `minutes` keeps its plan.
@@ -145,80 +145,59 @@ def plan_steps(
     info : callable
         Logs a message.
 
-    Returns
-    -------
-    Timetable
-
     Raises
     ------
     InputError
         When `steps` is less than the number of steps already done.
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
-    if state.plan.get("budget") != budget:
-        trained = 0
-        if state.step:
-            trained = task.longest_so_far(state, timetable_of(state))
-        kept = {name: state.plan[name] for name in KEPT if name in state.plan}
-        state.plan = {"budget": budget, "replanned": (state.step, trained)} | kept
-        if task.options.steps:
-            timetable = Timetable.of(task.options.steps)
-        else:
-            afforded = affordable_steps(task, state, began, info)
-            timetable = Timetable.of(state.step + afforded.steps)
-            state.plan["until_seconds"] = state.seconds + afforded.seconds
-            state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
-            state.plan["held_out_share"] = afforded.held_out_share
-        if timetable.total < state.step:
-            steps = timetable.total
-            done = f"the {counted(state.step, 'step')} done by this run"
-            raise InputError(f"{steps=} is less than {done}; give more.", steps=steps)
-        _write_plan(state, timetable)
-        if runtime_of(task.ops).is_main_process:
-            state.save(folder)
-    return timetable_of(state)
-
-
-def timetable_of(state: State) -> Timetable:
-    """Return the timetable in the plan of a run.
-
-    Parameters
-    ----------
-    state : State
-        State of a run that was planned.
-    """
-    total = state.plan["total_steps"]
-    knots = state.plan.get("timetable", ((0, 0), (total, total)))
-    return Timetable(tuple(map(tuple, knots)))
+    if state.plan.get("budget") == budget:
+        return
+    trained = 0
+    if state.step:
+        trained = task.longest_so_far(state)
+    kept = {name: state.plan[name] for name in KEPT if name in state.plan}
+    state.plan = {"budget": budget, "replanned": (state.step, trained)} | kept
+    if task.options.steps:
+        timetable = Timetable.of(task.options.steps)
+    else:
+        afforded = affordable_steps(task, state, began, info)
+        timetable = Timetable.of(state.step + afforded.steps)
+        state.plan["until_seconds"] = state.seconds + afforded.seconds
+        state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
+        state.plan["held_out_share"] = afforded.held_out_share
+    if timetable.total < state.step:
+        steps = timetable.total
+        done = f"the {counted(state.step, 'step')} done by this run"
+        raise InputError(f"{steps=} is less than {done}; give more.", steps=steps)
+    _write_plan(state, timetable)
+    if runtime_of(task.ops).is_main_process:
+        state.save(folder)
 
 
 def _write_plan(state: State, timetable: Timetable) -> None:
     state.plan |= {"total_steps": timetable.total, "timetable": timetable.knots}
 
 
-def next_correction(state: State, timetable: Timetable) -> int | None:
+def next_correction(state: State) -> int | None:
     """Return the step after which the plan is corrected next; None if it won't be.
 
     Parameters
     ----------
     state : State
         State of the run.
-    timetable : Timetable
-        How many steps there are.
     """
     if "until_seconds" not in state.plan:
         return None
+    timetable = timetable_of(state)
     ahead = (timetable.step_at(share * timetable.planned_total) for share in CORRECTIONS)
     return next((step for step in ahead if state.step < step < timetable.total), None)
 
 
-def corrected(
-    task: Pretraining,
-    state: State,
-    timetable: Timetable,
-    paced_from: tuple[int, float],
-) -> Timetable:
+def correct(task: Pretraining, state: State, paced_from: tuple[int, float]) -> None:
     """Correct the plan of a run, so that it ends when its time does, at the pace of the last steps.
+
+    It stays as it is if less than 1% of the remaining steps would change.
 
     Parameters
     ----------
@@ -226,41 +205,26 @@ def corrected(
         Task of the run.
     state : State
         State of the run; its plan is changed.
-    timetable : Timetable
-        The timetable so far.
     paced_from : (int, float)
         The step from which the pace is taken, and the seconds that the run had trained by then.
-
-    Returns
-    -------
-    Timetable
-        A new timetable, or the old one if less than 1% of the remaining steps would change.
     """
+    timetable = timetable_of(state)
     step, total = state.step, timetable.total
 
     # How many times slower than in the rehearsal the last steps were.
     first, seconds_before = paced_from
-    slowness = (state.seconds - seconds_before) / _rehearsed_seconds(task, state, timetable, first, step)
+    slowness = (state.seconds - seconds_before) / _rehearsed_seconds(task, state, first, step)
 
     # How many steps fit, at that pace, into the time that is left.
     seconds_left = state.plan["until_seconds"] - state.seconds
-    seconds_needed = slowness * _rehearsed_seconds(task, state, timetable, step, total)
+    seconds_needed = slowness * _rehearsed_seconds(task, state, step, total)
     planned = total - step
     steps = max(1, int(planned * seconds_left / seconds_needed))
-    if abs(steps - planned) <= NO_CHANGE * planned:
-        return timetable
-    timetable = timetable.rescheduled(end=step + steps, from_step=step)
-    _write_plan(state, timetable)
-    return timetable
+    if abs(steps - planned) > NO_CHANGE * planned:
+        _write_plan(state, timetable.rescheduled(end=step + steps, from_step=step))
 
 
-def _rehearsed_seconds(
-    task: Pretraining,
-    state: State,
-    timetable: Timetable,
-    begin: int,
-    end: int,
-) -> float:
+def _rehearsed_seconds(task: Pretraining, state: State, begin: int, end: int) -> float:
     """Estimate the seconds of steps `begin` to `end` from the throughput of the rehearsal."""
     per_step = dict(state.plan["per_step"])
 
@@ -268,7 +232,7 @@ def _rehearsed_seconds(
         steps = min(end, stage.end) - max(begin, stage.begin)
         return per_step[stage.seq_length] * max(0, steps)
 
-    return sum(map(seconds, task.stages(timetable)))
+    return sum(map(seconds, task.stages(timetable_of(state))))
 
 
 def affordable_steps(

@@ -33,6 +33,19 @@ FORWARD = 1 / 3  # the cost of a forward pass, compared with that of training on
 LEAST_TARGETS = 500  # held-out targets at the end of the shortest run
 
 
+def timetable_of(state: State) -> Timetable:
+    """Return the timetable in the plan of a run.
+
+    Parameters
+    ----------
+    state : State
+        State of a run that was planned.
+    """
+    total = state.plan["total_steps"]
+    knots = state.plan.get("timetable", ((0, 0), (total, total)))
+    return Timetable(tuple(map(tuple, knots)))
+
+
 @dataclass(frozen=True)
 class Pretraining:
     """The task of a pre-training run: what the training loop asks for model, batches, rates and scores.
@@ -273,15 +286,13 @@ class Pretraining:
         """Return the id that scored positions show; None for left to right, where all targets are scored."""
         return None if self.options.left_to_right else self.text.tokenizer.mask_id
 
-    def held_out_targets(self, state: State, timetable: Timetable, targets: int) -> int:
+    def held_out_targets(self, state: State, targets: int) -> int:
         """Reduce the usual number of held-out targets for a run that is too short for all of them.
 
         Parameters
         ----------
         state : State
             State of the run. With `minutes`, its plan has the share of the targets that there is time for.
-        timetable : Timetable
-            How many steps there are.
         targets : int
             Number of positions that a long run measures.
 
@@ -292,20 +303,19 @@ class Pretraining:
         """
         share = state.plan.get("held_out_share")
         if share is None:
-            share = self.measured_share(timetable.planned_total) if self.options.steps else 1.0
+            steps = timetable_of(state).planned_total
+            share = self.measured_share(steps) if self.options.steps else 1.0
         return math.ceil(targets * share)
 
-    def held_out_whole(self, state: State, timetable: Timetable) -> list[Batch]:
+    def held_out_whole(self, state: State) -> list[Batch]:
         """Make the held-out batches of the last evaluation, the same as those measured before training.
 
         Parameters
         ----------
         state : State
             State of the run, for its plan.
-        timetable : Timetable
-            How many steps there are.
         """
-        targets = self.held_out_targets(state, timetable, TARGETS)
+        targets = self.held_out_targets(state, TARGETS)
         if "held_out_before" in state.plan:  # a longer run would measure more, which could not be compared
             targets = state.plan["held_out_before"]["targets"]
         return self.held_out_batches(self.options.longest, targets)
@@ -350,7 +360,7 @@ class Pretraining:
         """
         return score(self.ops, params.config, params.tree, batches, self.mask_id)
 
-    def config_after(self, state: State, timetable: Timetable) -> BertConfig:
+    def config_after(self, state: State) -> BertConfig:
         """Return the model's configuration, with the length of the longest sequences trained on so far.
 
         With `model` that length is known from the beginning or, if another library trained it, not at all.
@@ -359,23 +369,19 @@ class Pretraining:
         ----------
         state : State
             State of the run.
-        timetable : Timetable
-            How many steps there are.
         """
         config = state.params.config
         if self.options.model:
             return config
-        return replace(config, trained_length=self.longest_so_far(state, timetable))
+        return replace(config, trained_length=self.longest_so_far(state))
 
-    def longest_so_far(self, state: State, timetable: Timetable) -> int:
+    def longest_so_far(self, state: State) -> int:
         """Return the length of the longest sequences that this run has trained on so far.
 
         Parameters
         ----------
         state : State
             State of the run.
-        timetable : Timetable
-            How many steps there are.
 
         Returns
         -------
@@ -384,19 +390,17 @@ class Pretraining:
         """
         since, longest = state.plan.get("replanned", (0, 0))  # steps before `since` had another timetable
         done = max(1, state.step)
-        for stage in self.stages(timetable):
+        for stage in self.stages(timetable_of(state)):
             has_begun = max(stage.begin, since) < done
             if has_begun and stage.end > since:
                 longest = max(longest, stage.seq_length)
         return longest
 
-    def lengthening_steps(self, timetable: Timetable, state: State) -> frozenset[int]:
+    def lengthening_steps(self, state: State) -> frozenset[int]:
         """Return the steps before which `lengthen` is called.
 
         Parameters
         ----------
-        timetable : Timetable
-            How many steps there are.
         state : State
             State of the run.
 
@@ -407,7 +411,7 @@ class Pretraining:
         """
         steps = set()
         length_before = state.position[0] if state.position is not None else None
-        for length, begin, end in self.stages(timetable):
+        for length, begin, end in self.stages(timetable_of(state)):
             if end <= state.step:
                 continue
             if length_before is not None and length > length_before:
@@ -415,13 +419,11 @@ class Pretraining:
             length_before = length
         return frozenset(steps)
 
-    def lengthen(self, timetable: Timetable, state: State, position: list[int]) -> None:
+    def lengthen(self, state: State, position: list[int]) -> None:
         """Initialise the untrained positions that a longer stage is about to use.
 
         Parameters
         ----------
-        timetable : Timetable
-            How many steps there are.
         state : State
             State of the run, with the position of its last batch; its parameters are changed.
         position : list of int
@@ -430,17 +432,12 @@ class Pretraining:
         length = position[0]
         if state.position is None or length <= state.position[0]:
             return
-        trained = self.config_after(state, timetable).trained_length
+        trained = self.config_after(state).trained_length
         if trained is not None and trained < length:
             copy_trained_positions(state.params, trained, length)
 
-    def evaluator(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
+    def evaluator(self) -> Callable[[State], dict[str, float]]:
         """Return a function that evaluates some held-out text at the current sequence length.
-
-        Parameters
-        ----------
-        timetable : Timetable
-            How many steps there are.
 
         Returns
         -------
@@ -450,10 +447,10 @@ class Pretraining:
         batches: dict[int, list[Batch]] = {}
 
         def evaluate(state: State) -> dict[str, float]:
-            stages = self.stages(timetable)
+            stages = self.stages(timetable_of(state))
             length = next(stage.seq_length for stage in stages if state.step <= stage.end)
             if length not in batches:
-                targets = self.held_out_targets(state, timetable, PREVIEW_TARGETS)
+                targets = self.held_out_targets(state, PREVIEW_TARGETS)
                 batches[length] = self.held_out_batches(length, targets)
             metrics = self.score(state.params, batches[length])
             return {
@@ -473,39 +470,44 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     if stored.vocab_size != text.tokenizer.vocab_size:
         other = f"'{source}' was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
         raise InputError(f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {other}")
-    positions_before = stored.max_position_embeddings
+    config = stored
     if options.extend_positions:
         params = with_positions(params, options.extend_positions, source)
-        stored = params.config
-    if stored.max_position_embeddings < options.longest:
-        positions = f"the {stored.max_position_embeddings} positions of '{source}'"
+        config = params.config
+    if config.P < options.longest:
+        positions = f"the {config.P} positions of '{source}'"
         more = f"give it more with extend_positions={options.longest}"
         what = f"seq_length={options.longest!r} is longer than {positions}"
         message = f"{what}; choose shorter sequences, or {more}."
         raise InputError(message, seq_length=options.longest, extend_positions=options.longest)
-    for name, stored_value in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
-        given = getattr(options, name)
-        usual = {"hidden_act": PretrainOptions.hidden_act, "max_positions": POSITIONS}[name]
-        if given not in (stored_value, usual):
-            more = ""
-            if name == "max_positions":
-                more = " or give more positions with `extend_positions`"
-            problem = f"{name}={given!r} differs from the {stored_value} of '{source}', which stays"
-            message = f"{problem}; leave it out{more}."
-            raise InputError(message, **{name: given})
+    _require_same_shape(options, stored, source)
     new_head = any(name.startswith("cls.predictions") for name in report.missing)
     if new_head:
         params["mlm.output_bias"][...] = text.log_unigram()
         begins = "a new one begins with the frequencies of the text's pieces as its output bias"
-        rate = options.rate_from(True, stored)
+        rate = options.rate_from(True, config)
         lacks = "no masked-LM head"
         if decoder is not None:
             lacks = "a masked-LM head whose decoder is not its word embeddings, which is not trained here"
         warn(f"'{source}' has {lacks}: {begins}, and all is trained at a rate of {rate:g}.")
-    trained = stored.trained_length
+    trained = config.trained_length
     if trained:
         copy_trained_positions(params, trained, options.longest)
         trained = max(trained, options.longest)
     fields = {"is_decoder": options.left_to_right, "trained_length": trained}
-    config = BertConfig.from_dict(stored.to_dict() | options.dropouts | fields)
+    config = BertConfig.from_dict(config.to_dict() | options.dropouts | fields)
     return Parameters(config, params.flat.astype(precision_for(options.dtype))), new_head
+
+
+def _require_same_shape(options: PretrainOptions, stored: BertConfig, source: str) -> None:
+    """Raise InputError if options give a trained model another shape than it has."""
+    more = "leave it out or give more positions with `extend_positions`"
+    shape = {  # option -> the model's value, the default of the option, and advice
+        "hidden_act": (stored.hidden_act, PretrainOptions.hidden_act, "leave it out"),
+        "max_positions": (stored.max_position_embeddings, POSITIONS, more),
+    }
+    for name, (value, default, advice) in shape.items():
+        given = getattr(options, name)
+        if given not in (value, default):
+            problem = f"{name}={given!r} differs from the {value} of '{source}', which stays"
+            raise InputError(f"{problem}; {advice}.", **{name: given})

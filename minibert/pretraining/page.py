@@ -14,9 +14,8 @@ import numpy as np
 from minibert.base.errors import RunError
 from minibert.base.files import atomic_text
 from minibert.base.terminal import counted, duration
-from minibert.pretraining.budget import timetable_of
 from minibert.pretraining.evaluation import entropy_of_counts
-from minibert.pretraining.objective import Pretraining
+from minibert.pretraining.objective import Pretraining, timetable_of
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import repeated_share
 from minibert.pretraining.recipes import FURTHER, RECIPES, SCHEDULES, Timetable
@@ -195,7 +194,7 @@ class RunPage(AbstractContextManager["RunPage"]):
                 floors.append((held_out["shuffled_loss"], "held out, its context shuffled"))
         lines = [(value, f"{name}: {value:.2f}") for value, name in floors]
         curve = Curve("metric", evaluations, "held-out", style="dots")
-        return self._curve(metrics, "mlm_loss", "loss", "{:.3f}", lines, curve, unit="nats")
+        return self._curve(metrics, "mlm_loss", "loss", "{:.3f}", "nats", lines, [curve])
 
     def _curve(
         self,
@@ -203,10 +202,11 @@ class RunPage(AbstractContextManager["RunPage"]):
         name: str,
         title: str,
         form: str,
-        lines: Lines = (),
-        *more: Curve,
         unit: str = "",
+        lines: Lines = (),
+        more: Sequence[Curve] = (),
     ) -> dict[str, Any] | None:
+        """Draw a metric of the steps, and perhaps other curves."""
         breaks, marks = self._stages()
         training = Curve("loss", points(metrics, name), "training", breaks=breaks)
         last = self._state.step

@@ -52,19 +52,17 @@ from minibert.hub.checkpoint import checkpoints, latest
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters
 from minibert.pretraining.budget import (
-    corrected,
+    correct,
     next_correction,
     plan_steps,
     resolve_auto,
-    timetable_of,
 )
 from minibert.pretraining.evaluation import score_with_shuffled
-from minibert.pretraining.objective import Pretraining
+from minibert.pretraining.objective import Pretraining, timetable_of
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
-from minibert.pretraining.recipes import Timetable
 from minibert.reports import doctor
 from minibert.reports.contents import HeldOutBefore
 from minibert.reports.held_out import held_out_text
@@ -197,12 +195,12 @@ def _from_text_to_report(options: PretrainOptions, ops: Ops, call: _Call) -> dic
     task = _prepared(options, ops, call)
     call.info(f"Engine {call.engine}.")
     state = _started(task, call)
-    task, timetable = _planned(task, state, call)
-    call.info(_headline(task, state, timetable))
-    if state.step == timetable.total:
+    task = _planned(task, state, call)
+    call.info(_headline(task, state))
+    if state.step == timetable_of(state).total:
         call.info("All of these steps are done; to go on, give more steps or minutes.")
-    _measure_before(task, state, timetable, call)
-    page = _train(task, state, timetable, call)
+    _measure_before(task, state, call)
+    page = _train(task, state, call)
     report = _finish(task, state, page, call) if page else {}
     runtime_of(ops).barrier("end")
     return report
@@ -291,8 +289,8 @@ def _started(task: Pretraining, call: _Call) -> State:
     return state
 
 
-def _planned(task: Pretraining, state: State, call: _Call) -> tuple[Pretraining, Timetable]:
-    """Return the task with everything decided that its options left open, and how many steps there are.
+def _planned(task: Pretraining, state: State, call: _Call) -> Pretraining:
+    """Plan the steps, and return the task with everything decided that its options left open.
 
     training.json is complete before the first checkpoint is written, because resuming compares with it.
     """
@@ -300,23 +298,23 @@ def _planned(task: Pretraining, state: State, call: _Call) -> tuple[Pretraining,
     is_main_process = runtime_of(task.ops).is_main_process
     if is_main_process and resolved.options != task.options:  # before the first checkpoint
         resolved.options.save(call.run / PRETRAINING_FILE)
-    timetable = plan_steps(resolved, state, call.run / CHECKPOINTS, call.began, call.info)
+    plan_steps(resolved, state, call.run / CHECKPOINTS, call.began, call.info)
     if is_main_process:
         resolved.options.save(call.run / PRETRAINING_FILE)  # with a new length of the run, which is checked
-    return resolved, timetable
+    return resolved
 
 
-def _measure_before(task: Pretraining, state: State, timetable: Timetable, call: _Call) -> None:
+def _measure_before(task: Pretraining, state: State, call: _Call) -> None:
     """Measure trained weights on held-out text before the first step; the plan keeps the result."""
     if state.step or not (task.options.model and task.options.evaluations):
         return
-    batches = task.held_out_whole(state, timetable)
+    batches = task.held_out_whole(state)
     before, _ = score_with_shuffled(partial(task.score, state.params), batches, None, call.show)
     state.plan["held_out_before"] = {name: getattr(before, name) for name in HeldOutBefore.__annotations__}
     call.info(f"Before training, the held-out loss is {before.loss:.3f} nats.")
 
 
-def _train(task: Pretraining, state: State, timetable: Timetable, call: _Call) -> RunPage | None:
+def _train(task: Pretraining, state: State, call: _Call) -> RunPage | None:
     """Take the steps, and return the page of the run, which only the main process has."""
     page = None
     log: Log = NoLog()
@@ -326,12 +324,11 @@ def _train(task: Pretraining, state: State, timetable: Timetable, call: _Call) -
         if runtime_of(task.ops).is_main_process:
             page = contexts.enter_context(RunPage(task, state, call.run, call.engine, peak))
             on_log = page.refreshed_by(call.on_log)
-            log = contexts.enter_context(
-                RunLog(call.run, state.step, timetable.total, call.show, peak, on_log)
-            )
+            total = timetable_of(state).total
+            log = contexts.enter_context(RunLog(call.run, state.step, total, call.show, peak, on_log))
         if call.trace:
             trace = contexts.enter_context(_traced(task, state, call.run, peak))
-        planned = _PlannedRun(task, timetable, call.run, log, trace, (state.step, state.seconds))
+        planned = _PlannedRun(task, call.run, log, trace, (state.step, state.seconds))
         batches, loop = planned.ahead(state)
         train(task.ops, state, batches, task.objective(state.params.config), loop, log)
     return page
@@ -342,7 +339,6 @@ class _PlannedRun:
     """A run with its plan: it gives the loop its batches, and corrects the plan during the run."""
 
     task: Pretraining
-    timetable: Timetable  # the plan
     run: Path  # the run folder
     log: Log  # learns when the end of the run changes
     trace: Trace | None  # counts each evaluation as one operation
@@ -350,13 +346,14 @@ class _PlannedRun:
 
     def ahead(self, state: State) -> tuple[Batches, Loop]:
         """Return the batches from the current position on, and the loop for them."""
-        task, timetable = self.task, self.timetable
+        task = self.task
+        timetable = timetable_of(state)
         options = task.options
         config = state.params.config
         evaluate_steps = 0
         if options.evaluations:
             evaluate_steps = -(-timetable.planned_total // options.evaluations)
-        evaluate = task.evaluator(timetable)
+        evaluate = task.evaluator()
         if self.trace:
             evaluate = self.trace.as_one(EVALUATIONS, evaluate)
         loop = Loop(
@@ -371,25 +368,25 @@ class _PlannedRun:
             evaluate=evaluate,
             after_checkpoint=self._save_model,
             operations=lambda batch: step_operations(config, batch.lengths, batch.masked_counts),
-            change_before=task.lengthening_steps(timetable, state),
-            change=partial(task.lengthen, timetable),
-            replan_at=next_correction(state, timetable),
+            change_before=task.lengthening_steps(state),
+            change=task.lengthen,
+            replan_at=next_correction(state),
             replan=self._replan,
         )
         return task.batches(timetable, state.step, state.position), loop
 
     def _replan(self, state: State) -> tuple[Batches, Loop]:
         """Correct the plan, and return the batches and the loop of the rest of the run."""
-        self.timetable = corrected(self.task, state, self.timetable, self.paced_from)
+        correct(self.task, state, self.paced_from)
         self.paced_from = state.step, state.seconds
-        self.log.end_at(self.timetable.total)
+        self.log.end_at(timetable_of(state).total)
         return self.ahead(state)
 
     def _save_model(self, state: State) -> None:
         """Write the model along with a new checkpoint, and check that the token shards still exist."""
         task = self.task
         assert isinstance(state.params, Parameters)  # and not those of an LSTM tagger
-        save_hf(self.run, task.config_after(state, self.timetable), state.params)
+        save_hf(self.run, task.config_after(state), state.params)
         for folder in (self.run / "shards", task.text.shards.folder):
             if not folder.exists():
                 what = f"'{folder}' was removed or moved while the run was reading its token shards"
@@ -429,8 +426,9 @@ def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> I
             logger.info(f"{events} has the first {shown} call by call, for {viewers}.")
 
 
-def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
+def _headline(task: Pretraining, state: State) -> str:
     text = task.text
+    timetable = timetable_of(state)
     repeated = ""
     if text.repeated >= REPEATED:
         repeated = f", at least {text.repeated:.1%} in repeated lines"
@@ -455,12 +453,12 @@ def _finish(task: Pretraining, state: State, page: RunPage, call: _Call) -> dict
     timetable = timetable_of(state)
     assert isinstance(params, Parameters)
     config = params.config
-    save_hf(run, task.config_after(state, timetable), params)
+    save_hf(run, task.config_after(state), params)
     held_out = None
     with page.stopped_by_errors():
         if options.evaluations:
             call.info("Measuring the held-out loss.")
-            held_out = _measured(task, state, timetable, call.show)
+            held_out = _measured(task, state, call.show)
             held_out["text_unigram"] = page.text_unigram
         model = Bert(config, params, task.ops, task.text.tokenizer)
         examples = _examples(task, model)
@@ -475,7 +473,7 @@ def _finish(task: Pretraining, state: State, page: RunPage, call: _Call) -> dict
         "planned_steps": timetable.planned_total,
         "stages": [(stage.begin, stage.seq_length) for stage in task.stages(timetable)],
         "ended_early": state.step < timetable.total,
-        "trained_length": task.longest_so_far(state, timetable),
+        "trained_length": task.longest_so_far(state),
         "tokens": state.tokens,
         "engine": task.ops.name,
         "dtype": options.dtype,
@@ -518,9 +516,9 @@ def _warn_of_high_loss(loss: float, n_pieces: int, lines: Sequence[Mapping[str, 
     warn(f"{learnt}; train on more text, or for fewer steps.")
 
 
-def _measured(task: Pretraining, state: State, timetable: Timetable, show: bool) -> dict[str, Any]:
+def _measured(task: Pretraining, state: State, show: bool) -> dict[str, Any]:
     """Measure a trained model on held-out text, and with the contexts of its targets shuffled."""
-    batches = task.held_out_whole(state, timetable)
+    batches = task.held_out_whole(state)
     special_ids = None if task.mask_id is None else task.text.tokenizer.special_ids
     scored = partial(task.score, state.params)
     plain, shuffled = score_with_shuffled(scored, batches, special_ids, show)

@@ -17,11 +17,9 @@ from minibert.base.terminal import counted
 from minibert.data.instances import split_documents
 from minibert.data.shards.joined import open_shards
 from minibert.hub.checkpoint import Checkpoint
-from minibert.pretraining.budget import timetable_of
-from minibert.pretraining.objective import Pretraining
+from minibert.pretraining.objective import Pretraining, timetable_of
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
-from minibert.pretraining.recipes import Timetable
 from minibert.reports.results import REPORT
 from minibert.tokenizer import Tokenizer
 from minibert.training.loop import State
@@ -77,7 +75,7 @@ def replay_step(found: Verification, step: int) -> None:
 def _compare(found: Verification, step: int, log: Log) -> None:
     """Compute the steps from the last checkpoint on, and compare each with the log."""
     task = _task(found)
-    state, timetable = _state_before(found, task, step)
+    state = _state_before(found, task, step)
     first = state.step + 1
     seconds = log[step].get("seconds", 0.0) - log.get(state.step, {}).get("seconds", 0.0)
     if seconds > 60 * MOST_MINUTES:
@@ -85,7 +83,7 @@ def _compare(found: Verification, step: int, log: Log) -> None:
         raise _NotKept(f"{took}; name a step sooner after a checkpoint, of which `keep` keeps more.")
     differing: dict[int, dict[str, tuple[float, float]]] = {}  # by step and name: recorded, computed
     proven = False  # whether this machine computes what that of the run did, bit by bit
-    for number, values in _computed(task, state, timetable, step):
+    for number, values in _computed(task, state, step):
         logged = {name: value for name, value in log.get(number, {}).items() if name not in TIMES}
         pairs = {name: (value, values.get(name, math.nan)) for name, value in logged.items()}
         unequal = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -143,8 +141,8 @@ def _task(found: Verification) -> Pretraining:
     return Pretraining(options, text, ops)
 
 
-def _state_before(found: Verification, task: Pretraining, step: int) -> tuple[State, Timetable]:
-    """Return the last state before a step that the folder has, and the plan of the steps after it."""
+def _state_before(found: Verification, task: Pretraining, step: int) -> State:
+    """Return the last state before a step that the folder has, with the plan of the steps after it."""
     checkpoint = _last_before(found, task, step)
     state = task.start(checkpoint)
     newest = _last_before(found, task, math.inf)
@@ -158,8 +156,8 @@ def _state_before(found: Verification, task: Pretraining, step: int) -> tuple[St
     if "total_steps" not in state.plan:
         if not task.options.steps:
             raise _NotKept("no checkpoint has the plan of the run; name a step of a run that kept one.")
-        return state, Timetable.of(task.options.steps)
-    return state, timetable_of(state)
+        state.plan["total_steps"] = task.options.steps
+    return state
 
 
 def _last_before(found: Verification, task: Pretraining, step: float) -> Checkpoint | None:
@@ -170,19 +168,18 @@ def _last_before(found: Verification, task: Pretraining, step: float) -> Checkpo
     return None
 
 
-def _computed(
-    task: Pretraining, state: State, timetable: Timetable, last: int
-) -> Iterator[tuple[int, dict[str, float]]]:
+def _computed(task: Pretraining, state: State, last: int) -> Iterator[tuple[int, dict[str, float]]]:
     """Take the steps up to `last` as the training loop does; yield the number and the metrics of each."""
     options = task.options
     steps = start(task.ops, state.params, state.optimizer, task.objective(state.params.config))
+    timetable = timetable_of(state)
     rate = task.rate(timetable)
-    longer = task.lengthening_steps(timetable, state)
+    longer = task.lengthening_steps(state)
     with engines.limited_threads(options.threads or options.recipe.threads, task.ops):
         for batch, position in task.batches(timetable, state.step, state.position):
             if state.step in longer:
                 state.params = steps.fetch()
-                task.lengthen(timetable, state, position)
+                task.lengthen(state, position)
                 steps.renew()
             learning_rate = rate(state.step)
             micro_batches = steps.prepare(batch, options.accumulate or 1)

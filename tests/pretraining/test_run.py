@@ -32,7 +32,7 @@ from minibert.model.ops import Ops
 from minibert.model.params import Parameters, initialise
 from minibert.pretraining import budget, evaluation, objective, run as pretraining
 from minibert.pretraining.evaluation import entropy_of_counts, evaluation_batches, score, shuffle_contexts
-from minibert.pretraining.objective import Pretraining
+from minibert.pretraining.objective import Pretraining, timetable_of
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate, held_out_gaps
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
@@ -417,7 +417,8 @@ def test_options_reach_the_loop(run, tmp_path):
         task.options, accumulate=3, checkpoint_seconds=7.0, checkpoint_steps=5, keep=9, evaluations=4
     )
     task, state = dataclasses.replace(task, options=options), task.start()
-    planned = pretraining._PlannedRun(task, Timetable.of(10), tmp_path, NoLog(), None, (0, 0.0))
+    state.plan["total_steps"] = 10
+    planned = pretraining._PlannedRun(task, tmp_path, NoLog(), None, (0, 0.0))
     batches, loop = planned.ahead(state)
     assert (loop.total_steps, loop.folder, loop.accumulate) == (10, tmp_path / "checkpoints", 3)
     assert (loop.save_seconds, loop.save_steps, loop.max_checkpoints) == (7.0, 5, 9)
@@ -694,16 +695,17 @@ def test_what_is_left_of_a_schedule_ends_with_the_run():
 def test_at_a_review_the_rest_of_a_run_is_as_long_as_its_time(run, slower, total):
     task = loaded_task(run)  # half of the steps at length 8, half at 16
     state = task.start()
-    state.plan = {"until_seconds": 8 * 1.0 + 8 * 3.0, "per_step": [[8, 1.0], [16, 3.0]]}
+    state.plan = {"total_steps": 16, "until_seconds": 8 * 1.0 + 8 * 3.0, "per_step": [[8, 1.0], [16, 3.0]]}
     before = Timetable.of(16)
-    assert budget.next_correction(state, before) == 3
+    assert budget.next_correction(state) == 3
     state.step, state.seconds = 6, 2 + 4 * 1.0 * slower
     if slower == 100.0:  # there is no time left
         assert state.seconds > state.plan["until_seconds"]
     else:  # what has passed is not counted again
         state.plan["until_seconds"] = state.seconds + 2 * 1.0 + 8 * 3.0
-    after = budget.corrected(task, state, before, (2, 2.0))
-    assert after.total == state.plan.get("total_steps", 16) == total
+    budget.correct(task, state, (2, 2.0))
+    after = timetable_of(state)
+    assert after.total == state.plan["total_steps"] == total
     assert after.planned(6) == 6 and after.planned(after.total) == 16
     if slower == 0.5:
         assert task.stages(after) == [Stage(8, 0, 10), Stage(16, 10, 26)]
@@ -718,14 +720,14 @@ def test_a_run_that_was_reviewed_goes_on_exactly_from_a_checkpoint_between_revie
 
     looked = []
 
-    def longer_at_first(task, state, timetable, since):
+    def longer_at_first(task, state, since):
         looked.append(state.step)
         if state.step < 5:
+            timetable = timetable_of(state)
             timetable = timetable.rescheduled(end=timetable.total + 3, from_step=state.step)
             budget._write_plan(state, timetable)
-        return timetable
 
-    monkeypatch.setattr(pretraining, "corrected", longer_at_first)
+    monkeypatch.setattr(pretraining, "correct", longer_at_first)
     options = small_options(corpus, steps=None, minutes=1.0, checkpoint_steps=1, keep=99)
     report = pretrain(options, tmp_path / "whole", show=False)
     assert report["steps"] > 12 and report["stages"][1] > (6, 16)

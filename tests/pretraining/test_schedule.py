@@ -315,10 +315,10 @@ def test_an_unfinished_run_knows_how_far_it_has_come(corpus, tmp_path, monkeypat
     given = SMALL | {"seq_length": "8:0.5,16:0.5", "steps": 8, "checkpoint_steps": 1}
     out, real = tmp_path / "run", Pretraining.config_after
 
-    def interrupted(self, state, timetable):
+    def interrupted(self, state):
         if state.step == 4:
             raise KeyboardInterrupt
-        return real(self, state, timetable)
+        return real(self, state)
 
     monkeypatch.setattr(Pretraining, "config_after", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -500,5 +500,5 @@ def test_a_new_head_has_a_rate_of_its_own(source, given, rate, corpus, tmp_path,
 )
 def test_sequences_become_longer_at_steps_to_come_wherever_a_run_was_ended(step, position, longer):
     task = SimpleNamespace(stages=lambda timetable: [Stage(8, 0, 4), Stage(16, 4, 6), Stage(32, 6, 8)])
-    state = SimpleNamespace(step=step, position=position)
-    assert Pretraining.lengthening_steps(task, None, state) == longer
+    state = SimpleNamespace(step=step, position=position, plan={"total_steps": 8})
+    assert Pretraining.lengthening_steps(task, state) == longer
