@@ -90,21 +90,24 @@ def zero_shot(
         outputs = np.reshape(model.outputs(features), (len(texts), len(classes), len(model.labels)))
     if cuts is None:
         warn_of_truncation({"": counted}, model.config.P)
-    answers: list[Prediction] = []
-    for scores in outputs:
-        if several:
-            pairs_of_scores = scores[:, [entailed, denied]]
-            probabilities = [float(softmax(pair)[0]) for pair in pairs_of_scores]
-        else:
-            probabilities = softmax(scores[:, entailed]).tolist()
-        by_class = dict(zip(classes, probabilities, strict=True))
-        ordered = sorted(classes, key=lambda name: -by_class[name])
-        if several:
-            likely = [name for name in ordered if by_class[name] >= 0.5]
-            answers.append({"labels": likely, "probabilities": by_class})
-        else:
-            answers.append({"label": ordered[0], "probabilities": by_class})
-    return answers
+    choose = _several if several else _one
+    return [choose(classes, scores[:, entailed], scores[:, denied]) for scores in outputs]
+
+
+# entailed denied (K,)
+def _one(classes: list[str], entailed: np.ndarray, denied: np.ndarray) -> Prediction:
+    """Choose the class with the highest score of entailment."""
+    by_class = dict(zip(classes, softmax(entailed).tolist(), strict=True))
+    return {"label": max(classes, key=lambda name: by_class[name]), "probabilities": by_class}
+
+
+# entailed denied (K,)
+def _several(classes: list[str], entailed: np.ndarray, denied: np.ndarray) -> Prediction:
+    """Choose every class that is entailed rather than denied, the most probable first."""
+    probabilities = [float(softmax(pair)[0]) for pair in np.stack([entailed, denied], 1)]
+    by_class = dict(zip(classes, probabilities, strict=True))
+    ordered = sorted(classes, key=lambda name: -by_class[name])
+    return {"labels": [name for name in ordered if by_class[name] >= 0.5], "probabilities": by_class}
 
 
 def _strings(name: str, value: Any) -> list[str]:

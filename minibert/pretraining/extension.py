@@ -15,6 +15,7 @@ states of texts without new pieces and the logits of old pieces.
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from minibert.model.params import Parameters
 from minibert.pretraining.predict import evaluate_words
 from minibert.pretraining.preparation import count_corpus
 from minibert.tokenizer import Tokenizer, WordCounts, extending
-from minibert.tokenizer.counting import CountedFiles
 from minibert.tokenizer.report import segmented
 
 REPORT = "extension.json"
@@ -108,20 +108,17 @@ def extend(
         raise InputError(f"{what}; extend the model that it was fine-tuned from, then fine-tune that.")
     tokenizer = read_tokenizer(model)
     check_vocabulary(config, tokenizer)
+    count = partial(count_corpus, basic=tokenizer.basic_tokenizer, show=show, threads=threads)
     counted = None
     pieces = extending.checked_special_tokens(tokenizer, special_tokens)
     known: list[str] = []
-
-    def count(files: Sequence[str | Path], special: Iterable[str], held_out: int = 0) -> CountedFiles:
-        basic = tokenizer.basic_tokenizer
-        return count_corpus(files, basic, show, held_out=held_out, threads=threads, special_tokens=special)
-
     if words is not None:
         new_words = _words_of_file(words, tokenizer, special_tokens)
         pieces = pieces + new_words.pieces
         known = new_words.known
     elif learn_from:
-        counted = count(learn_from, [*tokenizer.special_tokens, *special_tokens], HELD_OUT)
+        special = [*tokenizer.special_tokens, *special_tokens]
+        counted = count(learn_from, special_tokens=special, held_out=HELD_OUT)
         most = PIECES if n is None else n
         pieces = pieces + extending.learn_pieces(tokenizer, counted.words, most, special=special_tokens)
     longer = extending.extended(tokenizer, pieces, special_tokens)
@@ -130,7 +127,7 @@ def extend(
     grown = _grown(params, tokenizer, longer, replaced, counted and counted.words)
     measured_words = counted and counted.held_out
     if measure_on:
-        measured_words = count(measure_on, longer.special_tokens).words
+        measured_words = count(measure_on, special_tokens=longer.special_tokens).words
     report = _report(tokenizer, longer, pieces, known, measured_words)
     fills_gaps = not config.is_decoder and "cls.predictions.bias" not in loaded.missing
 
