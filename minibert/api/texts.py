@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import compress
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, ClassVar
@@ -385,9 +385,10 @@ class MultilabelClassifier(TextClassifier):
                 what = f"Row {index:,} of y is {short(labels)}, where a label contains {SEPARATOR}"
                 raise InputError(f"{what}, which separates labels in files; give it another name.")
         labels_with_rows = [(index, label) for index, labels in enumerate(answers) for label in labels]
-        # A column of a matrix is a class even if no row has it.
-        all_names = iter(self._names_of([*labels_with_rows, *enumerate(classes)]))
-        return [tuple(sorted(islice(all_names, len(labels)))) for labels in answers]
+        labels_with_rows += enumerate(classes)  # a column of a matrix is a class even if no row has it
+        pairs = zip(labels_with_rows, self._names_of(labels_with_rows), strict=True)
+        name_of = {label: name for (_, label), name in pairs}
+        return [tuple(sorted(name_of[label] for label in labels)) for labels in answers]
 
     def _classes_of_matrix(self, rows: list[Any], names: list[Any]) -> list[Any]:
         """Return the class of each column of a matrix: its name, else one of `classes_`, else its index."""
