@@ -3,7 +3,7 @@
 import shutil
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_type_hints
@@ -308,7 +308,7 @@ def load_report(folder: Path) -> dict[str, Any] | None:
         report = read_json(path, advice=ADVICE)
     except MissingFile:
         return None
-    wrong = _wrong(report)
+    wrong = next(filter(None, _problems(report)), None)
     if wrong:
         raise InputError(f"{path} can't be read: {wrong}; {ADVICE}.")
     report["folder"] = str(folder)
@@ -318,39 +318,34 @@ def load_report(folder: Path) -> dict[str, Any] | None:
     return report
 
 
-def _wrong(report: dict[str, Any]) -> str | None:
-    """Describe what is wrong with a report; None if nothing is."""
+def _problems(report: dict[str, Any]) -> Iterator[str | None]:
+    """Yield of each part of a report what is wrong with it; None if nothing is.
+
+    The first problem ends the check: parts that come later rest on those before.
+    """
     kinds = get_type_hints(FinetuneReport) | {"interval": tuple[float, float]}
-    checked = {name: kind for name, kind in kinds.items() if name in report or name in REQUIRED}
-    wrong = schema_error(report, checked)
-    if wrong:
-        return wrong
+    yield schema_error(
+        report, {name: kind for name, kind in kinds.items() if name in report or name in REQUIRED}
+    )
     scored: dict[str, Any] = {"scores": {report["metric"]: float}}
-    wrong = schema_error(report, scored)
-    if wrong:
-        return wrong
+    yield schema_error(report, scored)
     # Baselines need the same metrics as the model.
     same_metrics = {"scores": dict.fromkeys(report["scores"], float)}
     if "constant" in report:
-        wrong = schema_error(report["constant"], same_metrics)
-    if not wrong and "majority" in report:
-        wrong = schema_error(report, {"macro_f1": float, "majority": same_metrics})
-    if not wrong and "bag_of_words" in report:
-        wrong = schema_error(report, {"bag_of_words": same_metrics})
-    if wrong:
-        return wrong
+        yield schema_error(report["constant"], same_metrics)
+    if "majority" in report:
+        yield schema_error(report, {"macro_f1": float, "majority": same_metrics})
+    if "bag_of_words" in report:
+        yield schema_error(report, {"bag_of_words": same_metrics})
     runs = report.get("runs", [report])
     if all("failed" in run for run in runs):
-        return "'runs' has none that is finished"
+        yield "'runs' has none that is finished"
     for run in runs:
         fields: dict[str, Any] = dict(RUN)
         if "failed" not in run:
             fields |= scored | {"best_epoch": float}
         fields |= {name: SETTING[name] for name in run if name in SETTING}
-        wrong = schema_error(run, fields)
-        if wrong:
-            return wrong
-    return None
+        yield schema_error(run, fields)
 
 
 def finished_report(folder: Path) -> dict[str, Any] | None:
