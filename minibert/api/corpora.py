@@ -8,7 +8,7 @@ from contextlib import suppress
 from reprlib import repr as short
 from typing import Any
 
-from minibert.api.inputs import column, column_names, is_missing, listed
+from minibert.api.inputs import column_names, column_or_only, is_missing, listed
 from minibert.base.errors import InputError, warn
 from minibert.base.terminal import counted
 
@@ -105,9 +105,7 @@ def _from_table(table: Any, name: str) -> list[Any]:
         splits = ", ".join(names)
         first = next(iter(names))
         raise InputError(f"corpus is several tables ({splits}); give one, such as corpus[{first!r}].")
-    if name not in names and len(names) == 1:
-        (name,) = names
-    return column(table, name, "column")
+    return column_or_only(table, name, "column")
 
 
 def _cell(row: Mapping[str, Any], name: str, index: int) -> Any:

@@ -83,6 +83,29 @@ def column(data: Any, name: str, role: str) -> list[Any]:
     return listed(values, role)
 
 
+def column_or_only(data: Any, name: str, role: str) -> list[Any]:
+    """Return a column of a table or, whatever its name, the only one.
+
+    Parameters
+    ----------
+    data, name, role
+        As for `column`.
+
+    Returns
+    -------
+    list
+
+    Raises
+    ------
+    InputError
+        As by `column`.
+    """
+    names = column_names(data) or {}
+    if len(names) == 1:
+        (name,) = names
+    return column(data, name, role)
+
+
 def listed(values: Any, name: str) -> list[Any]:
     """Return the items of an iterable, or the rows of an array, as a list.
 
@@ -155,15 +178,12 @@ def text_pairs(data: Any, text: str, second: str | None, *roles: str) -> list[tu
         When there are no rows, or a row is not a text or a pair; the message names the row, counted from 0.
     """
     first_role, second_role = roles or ("text", "second")
-    names = column_names(data)
-    if names is None:
+    if column_names(data) is None:
         rows = listed(data, "X")
         if rows and all(isinstance(row, list | tuple) and len(row) == 1 for row in rows):
             rows = [row[0] for row in rows]  # a matrix of one column
     else:
-        if text not in names and len(names) == 1:
-            (text,) = names
-        rows = column(data, text, first_role)
+        rows = column_or_only(data, text, first_role)
         if second is not None:
             seconds = column(data, second, second_role)
             if len(rows) != len(seconds):
@@ -225,13 +245,7 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
     InputError
         When there are no rows, or a row is not a list of words; the message names the row, counted from 0.
     """
-    names = column_names(data)
-    if names is None:
-        rows = listed(data, "X")
-    else:
-        if len(names) == 1:
-            (words,) = names
-        rows = column(data, words, "words")
+    rows = listed(data, "X") if column_names(data) is None else column_or_only(data, words, "words")
     if not rows:
         raise InputError("X has no row; give at least one sentence.")
     for index, row in enumerate(rows):

@@ -30,9 +30,11 @@ class Pages(NamedTuple):
     """A notebook or `mine.py`, parsed."""
 
     file: str
-    bindings: dict[str, Found]  # for each name the last statement that binds it
-    functions: dict[str, Found]  # for each name its last definition that is not a stub, or else the last stub
-    broken: dict[str, str]  # what is wrong with the cell that defines a function, by the function's name
+    bindings: dict[str, Found] = {}  # by name the last statement that binds it
+    functions: dict[
+        str, Found
+    ] = {}  # by name the last definition that is not a stub, else the last stub
+    broken: dict[str, str] = {}  # by name of a function what is wrong with its cell
     problem: str = ""  # why nothing of the file can be read
 
 
@@ -106,16 +108,16 @@ def read_notebook(folder: Path, number: str) -> Pages:
     if not path.exists():
         others = sorted(folder.glob(f"{number}_*.ipynb"))
         if not others:
-            return Pages(name, {}, {}, {}, f"{name} is not there")
+            return Pages(name, problem=f"{name} is not there")
         path = others[0]
     try:
         notebook = read_json(path)
         texts = [_source_of(cell) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     except (InputError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error).replace(str(path), path.name)
-        return Pages(path.name, {}, {}, {}, f"{path.name} can't be read: {reason}")
+        return Pages(path.name, problem=f"{path.name} can't be read: {reason}")
     except (TypeError, KeyError):
-        return Pages(path.name, {}, {}, {}, f"{path.name} is not a notebook")
+        return Pages(path.name, problem=f"{path.name} is not a notebook")
     return _pages(path.name, texts)
 
 
@@ -133,12 +135,12 @@ def read_mine(folder: Path) -> Pages:
     """
     path = folder / MINE
     if not path.exists():
-        return Pages(MINE, {}, {}, {}, f"{MINE} is not there")
+        return Pages(MINE, problem=f"{MINE} is not there")
     try:
         text = read_bytes(path).decode("utf-8")
         tree = ast.parse(text)
     except (InputError, OSError, *_UNREADABLE) as error:
-        return Pages(MINE, {}, {}, {}, f"{MINE} can't be read: {error}")
+        return Pages(MINE, problem=f"{MINE} can't be read: {error}")
     pages = _pages(MINE, [text])
     methods = {}
     for node in tree.body:

@@ -44,19 +44,18 @@ def table_text(judged: Judged) -> str:
     """
     table, columns = judged.table, judged.columns
     rows = [("", [column.title for column in columns])]
-    has_paper = False
-    for row in table.rows:
-        rows.append((row.title, [_ours(judged, row.title, column) for column in columns]))
-        if any(column.name in row.paper for column in columns):
-            has_paper = True
-            rows.append(("", [_paper(column, row.paper.get(column.name)) for column in columns]))
+    title = f"{table.name}: {table.title}"
+    for row, cells in _rows(judged).items():
+        rows.append((row, [ours for ours, _ in cells]))
+        papers = [paper for _, paper in cells]
+        if any(papers):
+            rows.append(("", papers))
     trivial = _trivial(judged)
     rows.append(("Trivial baseline", [value for value, _ in trivial]))
     names = [wrap(name, NAME_WIDTH) for _, name in trivial]
     for words in zip_longest(*names, fillvalue=""):
         rows.append(("", list(words)))
-    title = f"{table.name}: {table.title}"
-    if has_paper:
+    if _has_paper(judged):
         title += ". Ours, and (the paper's)"
     lines = [title, ""]
     lines += aligned(((name, *cells) for name, cells in rows), left=1)
@@ -135,15 +134,6 @@ def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> 
 
 def _described(plan: Plan, results: Results, judged: Judged) -> dict[str, Any]:
     """Return what the page's template needs to show a table."""
-    rows = {}
-    has_paper = False
-    for row in judged.table.rows:
-        cells = []
-        for column in judged.columns:
-            paper = _paper(column, row.paper.get(column.name))
-            has_paper = has_paper or bool(paper)
-            cells.append((_ours(judged, row.title, column), paper))
-        rows[row.title] = cells
     columns = []
     for column in judged.columns:
         examples = _examples(plan, results, column)
@@ -151,12 +141,29 @@ def _described(plan: Plan, results: Results, judged: Judged) -> dict[str, Any]:
     return {
         "judged": judged,
         "columns": columns,
-        "rows": rows,
-        "paper": has_paper,
+        "rows": _rows(judged),
+        "paper": _has_paper(judged),
         "trivial": _trivial(judged),
         "verdicts": _answers(judged),
         "pictures": [drawn(judged, column) for column in judged.columns],
     }
+
+
+def _rows(judged: Judged) -> dict[str, list[tuple[str, str]]]:
+    """Return our figure and the paper's in each column, as text, by the title of the row."""
+    rows = {}
+    for row in judged.table.rows:
+        cells = []
+        for column in judged.columns:
+            paper = _paper(column, row.paper.get(column.name))
+            cells.append((_ours(judged, row.title, column), paper))
+        rows[row.title] = cells
+    return rows
+
+
+def _has_paper(judged: Judged) -> bool:
+    """Return whether the paper has a figure for one of the cells."""
+    return any(column.name in row.paper for row in judged.table.rows for column in judged.columns)
 
 
 def _trivial(judged: Judged) -> list[tuple[str, str]]:

@@ -514,27 +514,29 @@ def classify(
     if command != "classify":
         trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name}"
         raise InputError(f"{trained}, which gives no class for a whole text; use minibert {command}.")
-    pair = model.pair
-    examples = []
-    for number, text in enumerate(texts):
-        if isinstance(text, str):
-            text = text, None
-        if not isinstance(text, list | tuple) or len(text) != 2 or not isinstance(text[0], str):
-            raise InputError(f"texts[{number}]={short(text)} is neither a text nor a pair; give strings.")
-        first, second = text
-        refuse_empty((first, second))
-        if pair is not None and pair != (second is not None):
-            wanted = "single texts; leave the second one out"
-            if pair:
-                wanted = "pairs of texts; give a second one"
-            raise InputError(f"The model in '{model.folder}' was fine-tuned for {wanted}.")
-        examples.append(TextExample(str(number), first, second, None))
+    examples = [_text_example(model, number, text) for number, text in enumerate(texts)]
     counted = Truncation(model.max_length, long=model.task.long) if cuts is None else cuts
     with engines.limited_threads(threads, model.ops):
         predictions = list(predict_examples([model], examples, cuts=counted))
     if cuts is None:
         warn_of_truncation({"": counted}, model.config.P)
     return predictions
+
+
+def _text_example(model: Finetuned, number: int, text: Any) -> TextExample:
+    """Return a text or a pair as an example; raise InputError if the model can't read it."""
+    if isinstance(text, str):
+        text = text, None
+    if not isinstance(text, list | tuple) or len(text) != 2 or not isinstance(text[0], str):
+        raise InputError(f"texts[{number}]={short(text)} is neither a text nor a pair; give strings.")
+    first, second = text
+    refuse_empty((first, second))
+    if model.pair is not None and model.pair != (second is not None):
+        wanted = "single texts; leave the second one out"
+        if model.pair:
+            wanted = "pairs of texts; give a second one"
+        raise InputError(f"The model in '{model.folder}' was fine-tuned for {wanted}.")
+    return TextExample(str(number), first, second, None)
 
 
 def predicted_text(report: dict[str, Any]) -> str:

@@ -222,33 +222,30 @@ def score(
     next_nll, next_predicted, next_labels = np.concatenate(pairs, axis=1)
     if not len(targets):
         raise InputError("The text is too short for any [MASK]; give more or longer documents.")
-    metrics = HeldOut(
+    next_loss = next_accuracy = next_majority = None
+    if len(next_labels):
+        counts = np.bincount(next_labels.astype(int))
+        next_loss = float(next_nll.mean())
+        next_accuracy = float((next_predicted == next_labels).mean())
+        next_majority = float(counts.max() / len(next_labels))
+    error = n_documents = None
+    document_of = np.concatenate(documents)
+    if len(document_of) == len(nll):  # unless some batch did not know its documents
+        error = standard_error(nll, document_of)
+        n_documents = len(np.unique(document_of))
+    return HeldOut(
         loss=float(nll.mean()),
         unigram=entropy_of_counts(np.bincount(targets.astype(int))),
         accuracy=float((predicted == targets).mean()),
         targets=len(targets),
-        next_loss=None,
-        next_accuracy=None,
-        next_majority=None,
+        next_loss=next_loss,
+        next_accuracy=next_accuracy,
+        next_majority=next_majority,
         sequences=sequences,
         tokens=tokens,
+        standard_error=error,
+        documents=n_documents,
     )
-    if len(next_labels):
-        counts = np.bincount(next_labels.astype(int))
-        metrics = replace(
-            metrics,
-            next_loss=float(next_nll.mean()),
-            next_accuracy=float((next_predicted == next_labels).mean()),
-            next_majority=float(counts.max() / len(next_labels)),
-        )
-    document_of = np.concatenate(documents)
-    if len(document_of) == len(nll):  # unless some batch did not know its documents
-        metrics = replace(
-            metrics,
-            standard_error=standard_error(nll, document_of),
-            documents=len(np.unique(document_of)),
-        )
-    return metrics
 
 
 # values (n,)  documents (n,)
