@@ -31,9 +31,7 @@ class Pages(NamedTuple):
 
     file: str
     bindings: dict[str, Found] = {}  # by name the last statement that binds it
-    functions: dict[
-        str, Found
-    ] = {}  # by name the last definition that is not a stub, else the last stub
+    functions: dict[str, Found] = {}  # by name the last definition that is not a stub, else the last stub
     broken: dict[str, str] = {}  # by name of a function what is wrong with its cell
     problem: str = ""  # why nothing of the file can be read
 
