@@ -119,7 +119,7 @@ def _evaluate_pieces(arguments: Namespace, model: str) -> None:
     from minibert.reports.held_out import held_out_text
 
     corpus = tuple(arguments.corpus)
-    plain, shuffled = evaluate(
+    held_out = evaluate(
         model,
         corpus,
         seq_length=arguments.seq_length,
@@ -127,7 +127,7 @@ def _evaluate_pieces(arguments: Namespace, model: str) -> None:
         show=not (arguments.json or arguments.quiet),
         **_text_and_engine(arguments),
     )
-    metrics = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
+    metrics = held_out.to_dict()
     if corpus:
         metrics["corpus"] = corpus
     emit(json_text(metrics) if arguments.json else held_out_text(metrics, corpus))

@@ -57,6 +57,7 @@ class HeldOut:
     text_unigram: float | None = None  # entropy of the whole text's pieces, if they are known
     standard_error: float | None = None  # of the loss, over documents; None if only one was read
     documents: int | None = None  # number of documents with targets, if known
+    shuffled_loss: float | None = None  # with the contexts of the targets shuffled, if that was measured
 
     @property
     def perplexity(self) -> float:
@@ -291,7 +292,7 @@ def score_with_shuffled(
     batches: abc.Sequence[Batch],
     special_ids: Iterable[int] | None,
     show: bool = False,
-) -> tuple[HeldOut, HeldOut | None]:
+) -> HeldOut:
     """Score batches as they are, and with the contexts of their targets shuffled.
 
     Parameters
@@ -308,9 +309,8 @@ def score_with_shuffled(
 
     Returns
     -------
-    plain : HeldOut
-    shuffled : HeldOut or None
-        None if nothing was shuffled.
+    HeldOut
+        Without `shuffled_loss` if nothing was shuffled.
     """
     times = 1 if special_ids is None else 2
     total = times * sum(batch.T for batch in batches)
@@ -321,10 +321,11 @@ def score_with_shuffled(
                 yield batch
                 progress.add(batch.T)
 
-        plain = scored(watched(batches))
+        metrics = scored(watched(batches))
         if special_ids is None:
-            return plain, None
-        return plain, scored(watched(shuffle_contexts(batches, special_ids)))
+            return metrics
+        shuffled = scored(watched(shuffle_contexts(batches, special_ids)))
+        return replace(metrics, shuffled_loss=shuffled.loss)
 
 
 # -> nll predicted (M,), nll predicted (S,)

@@ -82,7 +82,7 @@ def evaluate(
     engine: str = "auto",
     threads: int | None = None,
     show: bool = False,
-) -> tuple[HeldOut, HeldOut | None]:
+) -> HeldOut:
     """Evaluate a run on its held-out text, like its report if that had time for all targets, or on a corpus.
 
     Parameters
@@ -108,9 +108,8 @@ def evaluate(
 
     Returns
     -------
-    plain : HeldOut
-    shuffled : HeldOut or None
-        Metrics of the same sequences with their contexts shuffled; None for a left-to-right model.
+    HeldOut
+        Without `shuffled_loss` for a left-to-right model.
 
     Raises
     ------
@@ -136,10 +135,9 @@ def evaluate(
         def scored(batches: Iterable[Batch]) -> HeldOut:
             return evaluation.score(ops, config, tree, batches, mask_id)
 
-        plain, shuffled = evaluation.score_with_shuffled(scored, batches, special_ids, show)
+        metrics = evaluation.score_with_shuffled(scored, batches, special_ids, show)
         text_unigram = evaluation.entropy_of_counts(text.piece_counts())
-        plain = replace(plain, text_unigram=text_unigram)
-    return plain, shuffled
+    return replace(metrics, text_unigram=text_unigram)
 
 
 def _is_paired(model: Bert, text: Text, options: PretrainOptions | None) -> bool:

@@ -309,7 +309,7 @@ def _measure_before(task: Pretraining, state: State, call: _Call) -> None:
     if state.step or not (task.options.model and task.options.evaluations):
         return
     batches = task.held_out_whole(state)
-    before, _ = score_with_shuffled(partial(task.score, state.params), batches, None, call.show)
+    before = score_with_shuffled(partial(task.score, state.params), batches, None, call.show)
     state.plan["held_out_before"] = {name: getattr(before, name) for name in HeldOutBefore.__annotations__}
     call.info(f"Before training, the held-out loss is {before.loss:.3f} nats.")
 
@@ -521,8 +521,7 @@ def _measured(task: Pretraining, state: State, show: bool) -> dict[str, Any]:
     batches = task.held_out_whole(state)
     special_ids = None if task.mask_id is None else task.text.tokenizer.special_ids
     scored = partial(task.score, state.params)
-    plain, shuffled = score_with_shuffled(scored, batches, special_ids, show)
-    return plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
+    return score_with_shuffled(scored, batches, special_ids, show).to_dict()
 
 
 def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:

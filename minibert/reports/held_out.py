@@ -70,7 +70,7 @@ def held_out_text(
     Parameters
     ----------
     metrics : dict
-        `HeldOut.to_dict()` and "shuffled_loss", which is None for a left-to-right model.
+        As `HeldOut.to_dict()` returns them.
     corpus : sequence of str, default ()
         What was measured: files, folders or globs, of which nobody knows whether the model has read them; by
         default the documents that its run held out.

@@ -393,8 +393,8 @@ def test_a_run_on_shards_is_measured_and_goes_on_wherever_they_are(
     pretrain(PretrainOptions(shards="shards", checkpoint_steps=3, keep=0, **options), run, show=False)
     assert PretrainOptions.load(run / "training.json").shards == str(shards)
     monkeypatch.chdir(straight)
-    figures, _ = evaluate(run, targets=50, engine="numpy")
-    assert figures == evaluate(straight, targets=50, engine="numpy")[0]
+    figures = evaluate(run, targets=50, engine="numpy")
+    assert figures == evaluate(straight, targets=50, engine="numpy")
     *_, before, last = checkpoints(run / "checkpoints")
     assert "step-000000006" in before.name
     last.unlink()  # as if the run had been killed in its last steps
@@ -406,7 +406,7 @@ def test_a_run_on_shards_is_measured_and_goes_on_wherever_they_are(
     resumed = PretrainOptions.resumed(run / "training.json", shards=str(tmp_path / "moved"))
     pretrain(resumed, run, resume=True, show=False)
     assert_same_run(run, straight)
-    assert evaluate(run, targets=50, engine="numpy")[0] == figures
+    assert evaluate(run, targets=50, engine="numpy") == figures
 
 
 def test_a_run_goes_on_with_its_own_shards_only(corpus, vocabulary, thirds, straight, options, tmp_path):

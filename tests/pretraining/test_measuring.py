@@ -78,7 +78,7 @@ def test_short_run_measures_few_targets_and_evaluate_all(tmp_path):
     text = write_corpus(tmp_path / "text.txt", documents=400)
     report = pretrain(small_options(text), tmp_path / "run", show=False)
     assert 500 <= report["held_out"]["targets"] < 520
-    plain, _ = evaluate(tmp_path / "run", targets=3000)
+    plain = evaluate(tmp_path / "run", targets=3000)
     assert plain.targets >= 3000
 
 
@@ -195,7 +195,7 @@ def test_stated_error_is_that_of_other_texts_of_the_same_kind(tmp_path):
         chosen = rng.choice(len(documents), 8)
         sample = tmp_path / f"{number}.txt"
         sample.write_text("\n\n".join(documents[one] for one in chosen))
-        found, _ = evaluate(tmp_path / "run", (str(sample),), targets=1500, engine="cpp")
+        found = evaluate(tmp_path / "run", (str(sample),), targets=1500, engine="cpp")
         losses.append(found.loss)
         errors.append(found.standard_error)
         assert found.documents == 8
@@ -207,7 +207,7 @@ def test_one_document_has_no_standard_error(tmp_path):
     text = write_corpus(tmp_path / "text.txt", documents=20)
     pretrain(small_options(text, evaluations=0), tmp_path / "run", show=False)
     one = write_corpus(tmp_path / "one.txt", documents=1)
-    found, _ = evaluate(tmp_path / "run", (str(one),), targets=100)
+    found = evaluate(tmp_path / "run", (str(one),), targets=100)
     assert found.standard_error is None and found.documents == 1
     assert dataclasses.asdict(found)["standard_error"] is None
 

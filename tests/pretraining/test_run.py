@@ -489,12 +489,12 @@ def test_the_model_on_the_disk_is_the_one_of_the_last_checkpoint(run):
 
 
 def test_evaluating_a_run_gives_the_figures_of_its_report(run):
-    plain, shuffled = evaluate(run)
+    measured = evaluate(run)
     figures = report_of(run)["held_out"]
-    assert plain.loss == pytest.approx(figures["loss"], rel=1e-6)
+    for name in ("loss", "shuffled_loss"):
+        assert getattr(measured, name) == pytest.approx(figures[name], rel=1e-6)
     for name in ("unigram", "text_unigram", "targets"):
-        assert getattr(plain, name) == figures[name]
-    assert shuffled.loss == pytest.approx(figures["shuffled_loss"], rel=1e-6)
+        assert getattr(measured, name) == figures[name]
 
 
 def test_special_tokens_stay_in_place_where_contexts_are_shuffled(run, monkeypatch):
@@ -516,24 +516,24 @@ def test_special_tokens_stay_in_place_where_contexts_are_shuffled(run, monkeypat
 
 def test_evaluating_on_another_corpus_uses_all_of_it(run, tmp_path):
     other = write_corpus(tmp_path / "other.txt", documents=4)
-    plain, _ = evaluate(run, (str(other),), targets=100)
+    plain = evaluate(run, (str(other),), targets=100)
     assert 100 <= plain.targets < 120
     with pytest.raises(InputError, match="other.txt|nothing"):
         evaluate(run, (str(tmp_path / "nothing.txt"),))
 
 
 def test_a_run_without_next_sentences_is_evaluated_without_pairs(run, tmp_path):
-    assert evaluate(run, targets=50)[0].next_accuracy is not None
+    assert evaluate(run, targets=50).next_accuracy is not None
     options = dataclasses.replace(PretrainOptions.load(run / "training.json"), next_sentence=False)
     folder = shutil.copytree(run, tmp_path / "alone")
     options.save(folder / "training.json")
-    assert evaluate(folder, targets=50)[0].next_accuracy is None
+    assert evaluate(folder, targets=50).next_accuracy is None
 
 
 @pytest.mark.parametrize("size", [{"documents": 1}, {"sentences": 1}], ids=["document", "sentences"])
 def test_one_document_and_single_sentences_are_evaluated_without_pairs(run, tmp_path, size):
     other = write_corpus(tmp_path / "other.txt", **size)
-    plain, _ = evaluate(run, (str(other),), targets=50)
+    plain = evaluate(run, (str(other),), targets=50)
     assert plain.targets >= 50 and plain.next_accuracy is None
 
 
@@ -936,7 +936,8 @@ def test_variants_of_the_paper_run_to_the_end(corpus, tmp_path, more):
     figures = report["held_out"]
     assert math.isfinite(figures["loss"])
     if more.get("left_to_right"):  # where no token of a context would move
-        assert figures["shuffled_loss"] is None and evaluate(tmp_path / "run", targets=50)[1] is None
+        assert figures["shuffled_loss"] is None
+        assert evaluate(tmp_path / "run", targets=50).shuffled_loss is None
         assert "Held-out loss on next words" in report_text(report) and "shuffled" not in report_text(report)
     else:
         assert math.isfinite(figures["shuffled_loss"]) and "[MASK] positions" in report_text(report)

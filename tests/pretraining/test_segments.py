@@ -49,7 +49,7 @@ def test_single_spans_are_trained_further_and_evaluated(model, corpus, tmp_path)
 
 def test_evaluation_on_a_text_has_no_pairs(model, tmp_path):
     text = write_corpus(tmp_path / "text.txt", documents=6)
-    plain, _ = evaluate(model, (str(text),), targets=100, engine="numpy", seq_length=16)
+    plain = evaluate(model, (str(text),), targets=100, engine="numpy", seq_length=16)
     assert plain.targets >= 100 and plain.next_accuracy is None
 
 
