@@ -57,6 +57,7 @@ ABOVE_TABLE, BELOW_TABLE = 22, 6
 ROW = 18  # from a row to the next
 PAIR = EDGE  # left end of this column
 N, OF_LEFT, OF_RIGHT, GAIN = 128.0, 176.0, 228.0, WIDTH - EDGE  # right ends of these columns
+HEADINGS = {N: "n", OF_LEFT: "c(left)", OF_RIGHT: "c(right)", GAIN: "gain (nats)"}
 BARS = 236.0  # where the bars of the gains begin
 BAR = 16.0  # height of a bar
 
@@ -92,6 +93,12 @@ class Candidate(NamedTuple):
     left: int
     right: int
     gain: float
+
+    def numbers(self) -> dict[float, str]:
+        """Return the numbers of the pair as text, by the right ends of their columns in the table."""
+        counts = {N: self.n, OF_LEFT: self.left, OF_RIGHT: self.right}
+        texts = {x: str(count) for x, count in counts.items()}
+        return texts | {GAIN: _number(self.gain, 1)}
 
 
 class Shape(NamedTuple):
@@ -224,17 +231,19 @@ class Panel(Frame):
         -------
         list of Shape
         """
-        corners = [(self.left, self.top), (self.left, self.bottom), (self.right, self.bottom)]
+        left, right, bottom = self.left, self.right, self.bottom
+        corners = [(left, self.top), (left, bottom), (right, bottom)]
         style = {"points": _places(corners), "fill": "none", "stroke": "currentColor"}
         shapes = [Shape("polyline", style)]
         for tick in _inside(self.xs):
-            shapes.append(_text(self.x(tick), self.bottom + BELOW_AXIS, _number(tick), "middle"))
+            label = _number(tick)
+            shapes.append(_text(self.x(tick), bottom + BELOW_AXIS, label, "middle"))
         if labels:
             for tick in _inside(self.ys):
-                y = self.y(tick) + HALF_TEXT
-                shapes.append(_text(self.left - BESIDE_AXIS, y, _number(tick), "end"))
-        shapes.append(_text(self.right, self.bottom + BELOW_TICKS, x_name, "end"))
-        shapes.append(_text(self.left, self.top - ABOVE_PLOT, y_name))
+                label = _number(tick)
+                shapes.append(_text(left - BESIDE_AXIS, self.y(tick) + HALF_TEXT, label, "end"))
+        shapes.append(_text(right, bottom + BELOW_TICKS, x_name, "end"))
+        shapes.append(_text(left, self.top - ABOVE_PLOT, y_name))
         return shapes
 
     def progress(self, points: np.ndarray, colour: str) -> list[Shape]:
@@ -250,8 +259,8 @@ class Panel(Frame):
         -------
         list of Shape
         """
-        line = self.line(points, stroke=colour, stroke_width=STROKE)
-        line.attributes["count"] = list(range(1, len(points) + 1))
+        frames = range(1, len(points) + 1)
+        line = self.line(points, stroke=colour, stroke_width=STROKE, count=list(frames))
         xs, ys = self.places(points).T.tolist()
         dot = Shape("circle", {"cx": xs, "cy": ys, "r": DOT, "fill": colour})
         return [line, dot]
@@ -592,26 +601,29 @@ def _words(
 
 def _table(top: float, chosen: Sequence[Sequence[Candidate]]) -> list[Shape]:
     """Write for each join the pairs with the greatest gains, the chosen one first; before it, the first's."""
-    numbers: dict[float, tuple[str, Callable[[Candidate], str]]] = {  # heading, and text of a row
-        N: ("n", lambda row: str(row.n)),
-        OF_LEFT: ("c(left)", lambda row: str(row.left)),
-        OF_RIGHT: ("c(right)", lambda row: str(row.right)),
-        GAIN: ("gain (nats)", lambda row: _number(row.gain, 1)),
-    }
     shapes = [_text(PAIR, top, "pair")]
-    shapes += [_text(x, top, heading, "end") for x, (heading, _) in numbers.items()]
+    for x, heading in HEADINGS.items():
+        shapes.append(_text(x, top, heading, "end"))
     frames = [chosen[0], *chosen]
-    greatest = max(max(row.gain for row in rows) for rows in chosen)
+    greatest = max(row.gain for rows in chosen for row in rows)
     for place in range(ROWS):
         rows = [rows[place] if place < len(rows) else None for rows in frames]
         y = top + ROW * (place + 1)
-        widths = [max(0.0, (GAIN - BARS) * row.gain / greatest) if row else 0.0 for row in rows]
-        shapes.append(_box(BARS, y - ASCENT, widths, BAR, FAINT if place else STRONG))
-        pairs = [" ".join(row.pair) if row else "" for row in rows]
-        shapes.append(_text(PAIR, y, pairs, family=MONOSPACE))
-        for x, (_, write) in numbers.items():
-            texts = [write(row) if row else "" for row in rows]
-            shapes.append(_text(x, y, texts, "end"))
+        opacity = FAINT if place else STRONG
+        shapes += _table_row(y, rows, greatest, opacity)
+    return shapes
+
+
+def _table_row(y: float, rows: Sequence[Candidate | None], greatest: float, opacity: float) -> list[Shape]:
+    """Write a row of the table in each frame, beside a bar of its gain; None where it is empty."""
+    gains = [row.gain if row else 0.0 for row in rows]
+    widths = [max(0.0, (GAIN - BARS) * gain / greatest) for gain in gains]
+    pairs = [" ".join(row.pair) if row else "" for row in rows]
+    shapes = [_box(BARS, y - ASCENT, widths, BAR, opacity), _text(PAIR, y, pairs, family=MONOSPACE)]
+    numbers = [row.numbers() if row else {} for row in rows]
+    for x in HEADINGS:
+        texts = [by_column.get(x, "") for by_column in numbers]
+        shapes.append(_text(x, y, texts, "end"))
     return shapes
 
 

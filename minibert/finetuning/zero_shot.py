@@ -104,10 +104,12 @@ def _one(classes: list[str], entailed: np.ndarray, denied: np.ndarray) -> Predic
 # entailed denied (K,)
 def _several(classes: list[str], entailed: np.ndarray, denied: np.ndarray) -> Prediction:
     """Choose every class that is entailed rather than denied, the most probable first."""
-    probabilities = [float(softmax(pair)[0]) for pair in np.stack([entailed, denied], 1)]
-    by_class = dict(zip(classes, probabilities, strict=True))
-    ordered = sorted(classes, key=lambda name: -by_class[name])
-    return {"labels": [name for name in ordered if by_class[name] >= 0.5], "probabilities": by_class}
+    by_class = {}
+    for name, *scores in zip(classes, entailed, denied, strict=True):
+        by_class[name] = float(softmax(np.array(scores))[0])
+    likely = [name for name in classes if by_class[name] >= 0.5]
+    likely.sort(key=lambda name: -by_class[name])
+    return {"labels": likely, "probabilities": by_class}
 
 
 def _strings(name: str, value: Any) -> list[str]:
