@@ -61,7 +61,7 @@ ABOUT_STAGES = (
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRun:
     """A run, finished or still training."""
 
     letter: str
@@ -183,7 +183,7 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
     return Comparison(compared, by)
 
 
-def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
+def read_run(folder: Path, letter: str = LETTERS[0]) -> ComparedRun:
     """Read one run, finished or not.
 
     Parameters
@@ -195,7 +195,7 @@ def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
 
     Returns
     -------
-    Compared
+    ComparedRun
 
     Raises
     ------
@@ -222,10 +222,10 @@ def read_run(folder: Path, letter: str = LETTERS[0]) -> Compared:
     elif not (folder / METRICS).exists():
         what = f"The run in '{folder}' has no steps yet ({METRICS} is missing)"
         raise InputError(f"{what}; wait until it trains, or resume it.", runs=str(folder))
-    return Compared(letter, folder, options, read_metrics(folder), report)
+    return ComparedRun(letter, folder, options, read_metrics(folder), report)
 
 
-def _task_of(run: Compared) -> Task | None:
+def _task_of(run: ComparedRun) -> Task | None:
     """Return the task of a fine-tuning; None for a pre-training."""
     options = run.options
     if isinstance(options, PretrainOptions):
@@ -240,13 +240,13 @@ class Comparison:
 
     Attributes
     ----------
-    runs : sequence of Compared
+    runs : sequence of ComparedRun
         The runs, each with the letter that it has in tables and pictures.
     by : str
         What curves are drawn over, such as "step".
     """
 
-    runs: Sequence[Compared]
+    runs: Sequence[ComparedRun]
     by: str
 
     @cached_property
@@ -280,7 +280,7 @@ class Comparison:
         """Final metrics of each run by its letter, None where it has none, and how long it was trained."""
         return {run.letter: self._measured(run) | run.length() for run in self.runs}
 
-    def _measured(self, run: Compared) -> dict[str, float | None]:
+    def _measured(self, run: ComparedRun) -> dict[str, float | None]:
         """Return the final metrics of a run, each None where it has none."""
         report = run.report or {}
         if self.task is None:
@@ -330,7 +330,7 @@ class Comparison:
         return differences, notes
 
     @staticmethod
-    def _statistic(run: Compared) -> tuple[list[Any], Statistic]:
+    def _statistic(run: ComparedRun) -> tuple[list[Any], Statistic]:
         """Return the dev examples of a finished run, and its metric as a function of their indices."""
         task = _task_of(run)  # with the columns of its own table
         assert task is not None

@@ -269,6 +269,7 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
 
 
 def _remove(paths: Iterable[Path]) -> None:
+    """Remove files, and folders with all that is in them."""
     for path in paths:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -427,6 +428,7 @@ def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> I
 
 
 def _headline(task: Pretraining, state: State) -> str:
+    """Describe the model, the text and the steps of a run that is about to train."""
     text = task.text
     timetable = timetable_of(state)
     repeated = ""

@@ -85,7 +85,7 @@ class Constant(TypedDict):
     is_beaten: bool  # whether the model is better, by a bootstrap
 
 
-class Compared(TypedDict, total=False):
+class Baselines(TypedDict, total=False):
     """Baselines to compare the metrics with; each is there if it applies to the task."""
 
     baselines: dict[str, dict[str, float]]
@@ -104,7 +104,7 @@ class Truncated(TypedDict, total=False):
     truncated: dict[str, Any]
 
 
-class Evaluation(Compared, Truncated):
+class Evaluation(Baselines, Truncated):
     """Metrics of a fine-tuned model on some examples."""
 
     task: str

@@ -13,7 +13,7 @@ import numpy as np
 from minibert.base.errors import InputError, MissingFile, warn
 from minibert.base.json_files import read_json, schema_error
 from minibert.base.terminal import aligned, counted, duration, printable
-from minibert.reports.contents import Baseline, Compared, Constant, Evaluation, FinetuneReport
+from minibert.reports.contents import Baseline, Baselines, Constant, Evaluation, FinetuneReport
 from minibert.tasks import metrics, submissions
 from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.metrics.intervals import ALIKE, WILSON, lowest_of, mean_of
@@ -191,7 +191,7 @@ def report_of(
     return {**report, **compared_with_majority(measured), **compared_with_constant(measured)}
 
 
-def compared_with_constant(measured: Measured) -> Compared:
+def compared_with_constant(measured: Measured) -> Baselines:
     """Compare predicted numbers with a constant, the mean.
 
     Parameters
@@ -222,7 +222,7 @@ def compared_with_constant(measured: Measured) -> Compared:
     return {"constant": constant}
 
 
-def compared_with_majority(measured: Measured) -> Compared:
+def compared_with_majority(measured: Measured) -> Baselines:
     """Compare predicted classes of texts with the most frequent class and with a bag of words.
 
     Parameters
@@ -258,7 +258,7 @@ def compared_with_majority(measured: Measured) -> Compared:
         label = constant[0]["label"]
         macro_f1 = metrics.macro_f1(expected, predicted)
         constant_macro_f1 = metrics.macro_f1(expected, len(expected) * [label])
-    result: Compared = {
+    result: Baselines = {
         "macro_f1": macro_f1,
         "classes": {**dict.fromkeys(labels, 0), **Counter(expected)},
         "majority": {

@@ -16,7 +16,7 @@ from small_tasks import reviews, small_options, write_sst2
 import minibert
 from minibert import cli
 from minibert.base.errors import InputError
-from minibert.experiments.comparison import LETTERS, Compared, Comparison, compare
+from minibert.experiments.comparison import LETTERS, ComparedRun, Comparison, compare
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.pretraining import evaluation
@@ -280,7 +280,7 @@ def test_smoothing_restarts_where_a_stage_begins(by):
     report = {"stages": [[0, 16], [30, 32]], "steps": 60, "tokens": 6000, "training_seconds": 360.0}
     options = [PretrainOptions(corpus=(name,)) for name in "AB"]
     runs = [
-        Compared(letter, Path(letter), given, lines, report)
+        ComparedRun(letter, Path(letter), given, lines, report)
         for letter, given in zip("AB", options, strict=True)
     ]
     losses, _ = Comparison(runs, by)._pictures()
@@ -313,7 +313,7 @@ def test_a_name_by_an_option_that_was_not_given_says_default():
     runs = []
     for letter, warmup in (("A", None), ("B", 0.05)):
         folder = Path(f"a-folder-whose-name-is-long-{letter}")
-        runs.append(Compared(letter, folder, PretrainOptions(corpus=("books",), warmup=warmup), [], None))
+        runs.append(ComparedRun(letter, folder, PretrainOptions(corpus=("books",), warmup=warmup), [], None))
     assert Comparison(runs, "step").labels == ["A warmup not given", "B warmup 0.05"]
 
 
@@ -368,7 +368,7 @@ def test_names_and_options_fill_eighty_columns_and_no_more():
     lines = [{"step": 1}]
     names = ["n" * length for length in (76, 77, 78, 200)]
     options = [PretrainOptions(corpus=name) for name in names]
-    runs = [Compared(*one, lines, None) for one in zip("ABCD", map(Path, names), options, strict=True)]
+    runs = [ComparedRun(*one, lines, None) for one in zip("ABCD", map(Path, names), options, strict=True)]
     shown = Comparison(runs, "step").text().splitlines()
     assert shown[:4] == [f"A  {names[0]}", f"B  {names[1]}", *(f"{letter}  …{'n' * 76}" for letter in "CD")]
     assert max(map(len, shown)) == 80

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minibert.experiments.comparison import Compared, Comparison
+from minibert.experiments.comparison import ComparedRun, Comparison
 from minibert.gradcheck.page import proof_page
 from minibert.gradcheck.sheet import Row
 from minibert.model.ops import Ops
@@ -206,7 +206,7 @@ def compared(tmp_path_factory):
     for letter, folder, length in zip("ABC", folders, lengths, strict=True):
         lines = [{"step": step, "mlm_loss": 6 - 0.01 * step} for step in range(1, length + 1)]
         lines += [{"step": step, "held_out_loss": 5.0} for step in range(10, length + 1, 10)]
-        runs.append(Compared(letter, Path(folder), PretrainOptions(steps=length), lines, None))
+        runs.append(ComparedRun(letter, Path(folder), PretrainOptions(steps=length), lines, None))
     return Comparison(runs, "step").write(tmp_path_factory.mktemp("compared") / "page.html")
 
 
@@ -287,7 +287,7 @@ def comparison_of(letters, path):
     for letter, place in zip(letters, "ABC", strict=False):
         lines = [{"step": int(s), "mlm_loss": v} for s, v in zip(RUNS[letter], RISES[letter], strict=True)]
         lines += [{"step": int(s), "held_out_loss": 2 * RISES[letter][s - 1]} for s in RUNS[letter][4::40]]
-        runs.append(Compared(place, Path(letter), PretrainOptions(steps=LENGTHS[letter]), lines, None))
+        runs.append(ComparedRun(place, Path(letter), PretrainOptions(steps=LENGTHS[letter]), lines, None))
     return Comparison(runs, "step").write(path)
 
 
