@@ -46,13 +46,6 @@ OPERATIONS = {name: notebook for notebook, names in CURRICULUM.items() for name 
 PLUMBING = (
     "cast upcast accumulate add_gradients scatter_add layers layers_backward dropout dropout_mask zero"
 ).split()
-# Operations that the course's pre-training never calls: other heads and optimizers, pictures, inference.
-NOT_CALLED = (
-    "attention_probabilities bilstm_block bilstm_block_backward lamb layer_mix layer_mix_backward lstm "
-    "lstm_backward muon pool_windows pool_windows_backward prepack segment_softmax_cross_entropy "
-    "segment_softmax_cross_entropy_backward sigmoid_cross_entropy sigmoid_cross_entropy_backward "
-    "squared_error squared_error_backward"
-).split()
 NEARLY = 1e-6  # a smaller relative error is not that of a wrong formula
 SHOWN = 5  # names of missing operations that are printed; more are in the proof sheet
 OPEN = "still to be written"  # the text of the verdict on an open exercise

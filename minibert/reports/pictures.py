@@ -240,7 +240,10 @@ def picture(
     positions = _positions(last, axis)
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     frame = Frame(LEFT, TOP, width, height, (0.0, last), (heights[0], heights[-1]))
-    paths = _rules(frame, lines, marks)
+    paths = [Path("line", frame.across(value)) for value, _ in lines]
+    for position, _ in marks:
+        if position:  # a mark at 0 coincides with the vertical axis
+            paths.append(Path("rule", frame.upright(position)))
     for kind, points, name in drawn:
         paths.append(Path(kind, frame.places(points).tolist(), name, *_told_of(points, words)))
     beside = list(_beside([(frame.y(value), name) for value, name in lines]))
@@ -263,17 +266,6 @@ def picture(
         "paths": paths,
         "dots": _dots(frame, curves, axis, words),
     }
-
-
-def _rules(
-    frame: Frame, lines: Sequence[tuple[float, str]], marks: Sequence[tuple[float, str]]
-) -> list[Path]:
-    """Draw the horizontal lines and the vertical ones."""
-    paths = [Path("line", frame.across(value)) for value, _ in lines]
-    for position, _ in marks:
-        if position:  # a mark at 0 coincides with the vertical axis
-            paths.append(Path("rule", frame.upright(position)))
-    return paths
 
 
 def _dots(
