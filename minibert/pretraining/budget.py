@@ -32,7 +32,7 @@ from minibert.engines.runtime import runtime_of
 from minibert.model.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining, timetable_of
-from minibert.pretraining.recipes import Stage, Timetable
+from minibert.pretraining.recipes import Timetable
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
 from minibert.training.runlog import LogMessage
 from minibert.training.step import start
@@ -227,12 +227,11 @@ def correct(task: Pretraining, state: State, paced_from: tuple[int, float]) -> N
 def _rehearsed_seconds(task: Pretraining, state: State, begin: int, end: int) -> float:
     """Estimate the seconds of steps `begin` to `end` from the throughput of the rehearsal."""
     per_step = dict(state.plan["per_step"])
-
-    def seconds(stage: Stage) -> float:
-        steps = min(end, stage.end) - max(begin, stage.begin)
-        return per_step[stage.seq_length] * max(0, steps)
-
-    return sum(map(seconds, task.stages(timetable_of(state))))
+    seconds = 0.0
+    for stage in task.stages(timetable_of(state)):
+        steps = max(0, min(end, stage.end) - max(begin, stage.begin))
+        seconds += per_step[stage.seq_length] * steps
+    return seconds
 
 
 def affordable_steps(

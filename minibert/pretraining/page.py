@@ -183,17 +183,17 @@ class RunPage(AbstractContextManager["RunPage"]):
 
     def _losses(self, metrics: Metrics, held_out: dict[str, Any] | None) -> dict[str, Any] | None:
         """Draw the training and held-out loss, with lines for predictions without context."""
-        evaluations = points(metrics, "held_out_loss")
+        evaluations = points(metrics, "held_out_loss").tolist()
         if before := self._state.plan.get("held_out_before"):
-            evaluations = np.vstack([(0, before["loss"]), evaluations])
+            evaluations.insert(0, (0, before["loss"]))
         floors = [(self.text_unigram, "unigram entropy of the text")]
         if held_out:
-            evaluations = np.vstack([evaluations, (self._state.step, held_out["loss"])])
+            evaluations.append((self._state.step, held_out["loss"]))
             floors = [(held_out["unigram"], "unigram entropy of the held-out targets")]
             if held_out["shuffled_loss"] is not None:
                 floors.append((held_out["shuffled_loss"], "held out, its context shuffled"))
         lines = [(value, f"{name}: {value:.2f}") for value, name in floors]
-        curve = Curve("metric", evaluations, "held-out", style="dots")
+        curve = Curve("metric", np.reshape(evaluations, (-1, 2)), "held-out", style="dots")
         return self._curve(metrics, "mlm_loss", "loss", "{:.3f}", "nats", lines, [curve])
 
     def _curve(

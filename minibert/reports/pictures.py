@@ -245,7 +245,7 @@ def picture(
         if position:  # a mark at 0 coincides with the vertical axis
             paths.append(Path("rule", frame.upright(position)))
     for kind, points, name in drawn:
-        paths.append(Path(kind, frame.places(points).tolist(), name, *_told_of(points, words)))
+        paths.append(Path(kind, frame.places(points).tolist(), name, *_pointer_texts(points, words)))
     beside = list(_beside([(frame.y(value), name) for value, name in lines]))
     above = _above([(frame.x(position), name) for position, name in marks], beside)
     plot = {"left": LEFT, "right": frame.right, "top": TOP, "bottom": frame.bottom}
@@ -281,7 +281,7 @@ def _dots(
     return dots
 
 
-def _told_of(points: np.ndarray, words: Callable[[float], str]) -> tuple[str, str]:
+def _pointer_texts(points: np.ndarray, words: Callable[[float], str]) -> tuple[str, str]:
     """Write the positions of points, and their values, for the pointer to show."""
     positions = " ".join(_tick(position) for position in points[:, 0].tolist())
     values = " ".join(words(value) for value in points[:, 1].tolist())
@@ -309,7 +309,7 @@ def _heights(
     if band:
         values += band[:2]
     values += [value for value, _ in lines]
-    return ticks(*_room(np.array(values)))
+    return ticks(*_value_range(np.array(values)))
 
 
 def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], axis: str) -> str:
@@ -428,7 +428,7 @@ def _above(marks: Sequence[tuple[float, str]], beside: Sequence[Any]) -> Any:
         yield x + 4, height, "start", name
 
 
-def _room(values: np.ndarray) -> tuple[float, float]:
+def _value_range(values: np.ndarray) -> tuple[float, float]:
     """Return the lowest and the highest value, or an interval around them if all are the same."""
     low = float(values.min())
     high = float(values.max())
