@@ -45,6 +45,7 @@ UPDATE_LINES = 2000  # between two updates of a progress bar
 DIFFERENT_LINES = 1 << 18  # only repetitions of the first different lines are counted, in some 30 MB
 LEAST_LINES = 1000  # in a shorter text, repeated lines are not worth a warning
 MUCH_REPEATED = 0.05  # share of the characters; it is 2% in Wikipedia, 0.4% in novels and reviews
+MUCH_SHARED = 0.01  # warn where a greater share of the held-out text is training text as well
 
 TEXTS = "texts.jsonl"  # texts given in memory, in the run folder until its shards are made
 IN_MEMORY = " in memory, SHA-256 "  # marks the name that replaces names of files in the options of such a run
@@ -259,6 +260,7 @@ def prepare_text(
     (run / TEXTS).unlink(missing_ok=True)  # the shards have these texts now
     pairs = options.pairs and (keeps_pairs or _can_pair_or_warn(options, shards))
     parts = split_documents(shards.n_documents, options.held_out, pairs)
+    _warn_of_shared_documents(shards, *parts)
     return Text(tokenizer, shards, *parts, sum(repeated), pairs)
 
 
@@ -282,6 +284,27 @@ def _can_pair_or_warn(options: PretrainOptions, shards: TokenShards) -> bool:
         advice = "shuffle the documents, or change `held_out`"
     warn(f"Next-sentence prediction is not trained: {reason}; {advice}.")
     return False
+
+
+# train_ids (n,)  held_out_ids (m,)
+def _warn_of_shared_documents(shards: TokenShards, train_ids: np.ndarray, held_out_ids: np.ndarray) -> None:
+    """Warn if much of the held-out text is in documents that equal a training document."""
+    lengths = shards.document_lengths
+    begins = shards.token_ends - lengths
+
+    def digest(index: int) -> bytes:
+        tokens = shards.tokens[begins[index] : shards.token_ends[index]]
+        return hashlib.blake2b(tokens.tobytes(), digest_size=8).digest()
+
+    same_length = np.isin(lengths[train_ids], lengths[held_out_ids])
+    trained = set(map(digest, train_ids[same_length]))
+    shared = [index for index in held_out_ids if digest(index) in trained]
+    share = lengths[shared].sum() / lengths[held_out_ids].sum()
+    if share > MUCH_SHARED:
+        what = f"{share:.0%} of the held-out text is in documents that are trained on as well"
+        counts = f"{len(shared):,} of {len(held_out_ids):,} held-out documents"
+        why = "so that the held-out loss is lower than on new text"
+        warn(f"{what} ({counts}), {why}; give every document of the corpus once.")
 
 
 def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:

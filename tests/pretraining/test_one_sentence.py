@@ -105,6 +105,24 @@ def test_few_long_documents_outweigh_many_short_ones(tmp_path):
     assert found.next_sentence
 
 
+def test_held_out_documents_that_are_trained_on_are_named(tmp_path):
+    books = write_corpus(tmp_path / "books.txt", documents=10, sentences=40)
+    copy = tmp_path / "copy.txt"
+    copy.write_text(f"Another document.\n\n{books.read_text()}", encoding="utf-8")
+    options = small_options(books, held_out=0.2, next_sentence=False)
+    with warnings.catch_warnings(action="error"):
+        prepare_text(options, tmp_path / "once", show=False)
+    both = dataclasses.replace(options, corpus=(str(books), str(copy)))
+    expected = (
+        r"^50% of the held-out text is in documents that are trained on as well "
+        r"\(2 of 4 held-out documents\), so that the held-out loss is lower than on new text; "
+        "give every document of the corpus once[.]$"
+    )
+    with pytest.warns(UserWarning, match=expected):
+        text = prepare_text(both, tmp_path / "twice", show=False)
+    assert text.shards.n_documents == 21 and text.held_out_ids.tolist() == [4, 9, 14, 20]
+
+
 @pytest.mark.thorough
 def test_switched_off_run_resumes_with_the_same_options(tmp_path):
     text = write_tickets(tmp_path / "tickets.txt")
