@@ -28,6 +28,7 @@ Kind = TypeVar("Kind")
 def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
     """Let a function that takes a dataclass be called with the fields of the dataclass as its arguments.
 
+    The function finds the names of the arguments that were given in the attribute `given` of the dataclass.
     Type checkers, `help` and editors see the fields as arguments of the function, and its docstring gets a
     section that describes them.
 
@@ -46,7 +47,9 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
     def decorate(function: Callable[[A], R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return function(arguments(*args, **kwargs))
+            values = arguments(*args, **kwargs)
+            vars(values)["given"] = frozenset(signature.bind(*args, **kwargs).arguments)
+            return function(values)
 
         returned = inspect.signature(function).return_annotation
         vars(call)["__signature__"] = signature.replace(return_annotation=returned)  # a class returns None

@@ -160,6 +160,8 @@ class Run(Generic[Report], metaclass=ExplainsNames):
 class _Call:
     """The arguments of `pretrain` and `finetune` that are not stored as options of the run."""
 
+    given: ClassVar[frozenset[str]] = frozenset()  # names of the arguments that the user gave
+
     out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
     resume: bool = option(False, "resume the run in that folder, exactly where it stopped")
     show: bool = option(True, "show progress: a bar in a notebook or terminal, lines elsewhere")
@@ -217,8 +219,8 @@ def _run(
     folder = run_folder(call.out, call.resume, sources, stored)
     values = {field.name: getattr(call, field.name) for field in fields(kind)}
     if call.resume:
-        changed = {name: value for name, value in values.items() if value != getattr(kind, name, None)}
-        options = kind.resumed(folder / stored, **changed)
+        given = {name: value for name, value in values.items() if name in call.given and value is not None}
+        options = kind.resumed(folder / stored, **given)
     else:
         options = kind(**values)
     if call.show and call.out is None:
