@@ -105,7 +105,7 @@ def _from_table(table: Any, name: str) -> list[Any]:
         splits = ", ".join(names)
         first = next(iter(names))
         raise InputError(f"corpus is several tables ({splits}); give one, such as corpus[{first!r}].")
-    return column_or_only(table, name, "column")
+    return column_or_only(table, name, "column", "corpus")
 
 
 def _cell(row: Mapping[str, Any], name: str, index: int) -> Any:

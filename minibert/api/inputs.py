@@ -48,7 +48,7 @@ def column_names(data: Any) -> dict[str, Any] | None:
     return {str(name): name for name in names}
 
 
-def column(data: Any, name: str, role: str) -> list[Any]:
+def column(data: Any, name: str, role: str, table: str = "X") -> list[Any]:
     """Return a column of a table.
 
     Parameters
@@ -59,6 +59,8 @@ def column(data: Any, name: str, role: str) -> list[Any]:
         The name of the column.
     role : str
         The argument that gave the name, for the error.
+    table : str, default "X"
+        The argument that gave the table, for the error.
 
     Returns
     -------
@@ -67,7 +69,7 @@ def column(data: Any, name: str, role: str) -> list[Any]:
     Raises
     ------
     InputError
-        When the table has no such column, or two of them, or is lazy.
+        When the table has no such column, or two of them, or is lazy, or the column is not a list.
     """
     if callable(getattr(data, "collect", None)):
         raise InputError("The table is lazy; give what its collect() returns.")
@@ -80,15 +82,15 @@ def column(data: Any, name: str, role: str) -> list[Any]:
     values = data[names[name]]
     if column_names(values) is not None:  # what pandas returns for a repeated name
         raise InputError(f"The table has two columns named {name!r}; rename one.")
-    return listed(values, role)
+    return listed(values, f"{table}[{name!r}]")
 
 
-def column_or_only(data: Any, name: str, role: str) -> list[Any]:
+def column_or_only(data: Any, name: str, role: str, table: str = "X") -> list[Any]:
     """Return a column of a table or, whatever its name, the only one.
 
     Parameters
     ----------
-    data, name, role
+    data, name, role, table
         As for `column`.
 
     Returns
@@ -103,7 +105,7 @@ def column_or_only(data: Any, name: str, role: str) -> list[Any]:
     names = column_names(data) or {}
     if len(names) == 1:
         (name,) = names
-    return column(data, name, role)
+    return column(data, name, role, table)
 
 
 def listed(values: Any, name: str) -> list[Any]:
@@ -294,10 +296,11 @@ def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[
     if len(names) > 1:
         raise InputError(f"y is a table with the columns {', '.join(names)}; give one of them.")
     if names:
-        X = y
-        y = names[0]
-    in_table = y is None or isinstance(y, str)
-    rows = column(X, y or name, role) if in_table else listed(y, "y")
+        rows = column(y, names[0], role, "y")
+    elif y is None or isinstance(y, str):
+        rows = column(X, y or name, role)
+    else:
+        rows = listed(y, "y")
     if len(rows) != n:
         raise InputError(f"X has {n:,} rows and y {len(rows):,}; give one label for each row.")
     return list(map(plain, rows))

@@ -366,7 +366,7 @@ class MultilabelClassifier(TextClassifier):
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
         names = column_names(y) or {}
         if len(names) > 1:
-            columns = [column(y, name, "y") for name in names]
+            columns = [column(y, name, "y", "y") for name in names]
             y = np.array(list(zip(*columns, strict=False)))
         rows = target_rows(X, y, self.label, n)
         lists = [row for row in rows if isinstance(row, list)]

@@ -384,6 +384,12 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
             "no column for text='text', only review, stars; name one",
         ),
         ({"text": ["a"]}, "stars", "no column for label='stars', only text; name one of these"),
+        ({"text": "a text"}, ["x"], r"^X\['text'\]='a text' is one text; give a list of them[.]$"),
+        (
+            ["a"],
+            {"stars": 1},
+            r"^y\['stars'\]=1 is not a list; give one, an array, or a column of a table[.]$",
+        ),
     ],
 )
 def test_unusable_training_data_is_refused_with_its_row(model, tmp_path, X, y, message):

@@ -132,6 +132,20 @@ def test_empty_corpus_does_not_mean_the_books(tmp_path):
         minibert.pretrain(out=tmp_path / "run", resume=True, show=False)
 
 
+def test_column_of_a_corpus_that_is_not_a_list_is_named():
+    with pytest.raises(InputError, match=r"^corpus\['a'\]=1 is not a list; give one, an array, or a column"):
+        minibert.pretrain({"a": 1})
+
+
+def test_default_that_is_given_is_compared_with_the_run(tmp_path):
+    corpus = str(write_corpus(tmp_path / "animals.txt"))
+    more = SMALL | {"out": tmp_path / "run", "steps": 2}
+    minibert.pretrain(corpus, held_out=0.2, **more)
+    with pytest.raises(InputError, match=r"cannot be resumed with held_out=0.05 \(the run has 0.2\)"):
+        minibert.pretrain(corpus, held_out=0.05, resume=True, **more)
+    assert minibert.pretrain(corpus, dropout=None, resume=True, **more).report["steps"] == 2
+
+
 @pytest.mark.thorough
 def test_custom_engine_computes_the_run(tmp_path):
     counted = []
