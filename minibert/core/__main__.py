@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence as AnySequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryFile
 from typing import TypeAlias
 
 import numpy as np
@@ -188,7 +189,7 @@ def read_documents(path: Path) -> list[list[list[str]]]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder unless it exists.
+    """Make a folder unless it exists, and check that files can be written into it.
 
     Parameters
     ----------
@@ -197,14 +198,13 @@ def make_folder(folder: Path) -> None:
     Raises
     ------
     SystemExit
-        When it cannot be made.
+        When it cannot be made, or is closed to writing.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise SystemExit(
-            f"{folder} cannot be made a folder ({error.strerror}); name another folder."
-        ) from error
+        raise SystemExit(f"{folder} cannot be written to ({error.strerror}); name another folder.") from error
 
 
 def encode_words(words: list[str], ids: dict[str, int]) -> list[int]:

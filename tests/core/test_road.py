@@ -92,8 +92,9 @@ def test_gradients_of_the_core_are_proven_alone(alone):
         (["text.txt", "--minutes", "-1"], "give a number above 0"),
         (["few.txt"], "give a text of at least"),
         (["text.txt", "--steps", "1", "--minutes", "1"], "not allowed with argument --steps"),
-        (["text.txt", "--steps", "1", "--out", "few.txt"], "few.txt cannot be made a folder"),
-        (["text.txt", "--steps", "1", "--out", "few.txt/model"], "few.txt/model cannot be made a folder"),
+        (["text.txt", "--steps", "1", "--out", "few.txt"], "few.txt cannot be written to"),
+        (["text.txt", "--steps", "1", "--out", "few.txt/model"], "few.txt/model cannot be written to"),
+        (["text.txt", "--steps", "1", "--out", "/proc"], "/proc cannot be written to"),  # not by root either
     ],
 )
 def test_road_refuses_in_one_sentence(alone, arguments, sentence):
