@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
@@ -68,7 +69,8 @@ class Stored:
             fields = read_json(path, advice=cls.ADVICE)
         except MissingFile as error:
             if (folder / OPTIONS_FILE).exists():
-                advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
+                command = f"minibert finetune --resume --out {shlex.quote(str(folder))}"
+                advice = f"its fine-tuning is not finished: {command}"
             else:
                 advice = "make one with minibert finetune"
             raise InputError(f"'{folder}' holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
