@@ -258,33 +258,26 @@ def _encode(
 
     n_pieces = np.diff(questions.cu_seqlens)
     n_question = np.minimum(n_pieces, max_question)
-    room = max_length - SPECIAL - n_question
+    room = max_length - SPECIAL - n_question  # for the paragraph, in each window of a question
     without_room = np.flatnonzero(room < 1)
     if len(without_room):
         index = without_room[0]
         question = f"Question {block[index].id!r} has {n_pieces[index]} pieces"
         problem = f"{question}, which leaves no room for its paragraph in windows of {max_length=}"
         raise InputError(f"{problem}; raise that, or shorten the question.", max_length=max_length)
+
     n_tokens = np.diff(paragraphs.cu_seqlens)
     answers = _answer_tokens(block, list(texts), paragraph, paragraphs)
-    is_unknown = answers[:, 0] == UNKNOWN
-
+    is_left_out = training & (answers[:, 0] == UNKNOWN)
     step = np.minimum(room, stride)
-    missing = n_tokens[paragraph] - room  # tokens that the first window of a question has no room for
-    n_windows = 1 + np.maximum(0, -(-missing // step))
-    if training:
-        n_windows[is_unknown] = 0
+    n_windows = _window_counts(n_tokens[paragraph], room, step)
+    n_windows[is_left_out] = 0
     owner = np.repeat(np.arange(len(block)), n_windows)  # (W,) index of each window's question
-    first_window = np.cumsum(n_windows) - n_windows
-    index_within = np.arange(len(owner)) - first_window[owner]  # among the windows of its question
+    index_within = ranges(np.zeros_like(n_windows), n_windows)  # among the windows of its question
     start = index_within * step[owner]
     length = np.minimum(room[owner], n_tokens[paragraph[owner]] - start)
-
-    inside = answers[owner] - start[:, None]
-    is_answered = answers[owner, 0] >= 0
-    held = is_answered & (inside[:, 0] >= 0) & (inside[:, 1] < length)
-    labels = np.where(held[:, None], inside + (n_question[owner] + SPECIAL - 1)[:, None], 0)
-    labels[is_unknown[owner]] = UNKNOWN
+    first_row = n_question[owner] + SPECIAL - 1  # of the paragraph, after [CLS], question and [SEP]
+    labels = _labels(answers[owner], start, length, first_row)
     kept_pieces = ranges(questions.cu_seqlens[:-1], n_question)
     part = _Part(
         question_ids=_compact(questions.ids[kept_pieces]),
@@ -299,6 +292,25 @@ def _encode(
         labels=labels.astype(np.int32),
     )
     return part, np.flatnonzero(n_pieces > max_question)
+
+
+# n_tokens (Q,) room (Q,) step (Q,) -> (Q,)
+def _window_counts(n_tokens: np.ndarray, room: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Count the windows over each paragraph: one, and one for each step that the first has no room for."""
+    missing = np.maximum(0, n_tokens - room)
+    further = -(-missing // step)  # rounded up
+    return 1 + further
+
+
+# answers (W,2) start (W,) length (W,) first_row (W,) -> (W,2)
+def _labels(answers: np.ndarray, start: np.ndarray, length: np.ndarray, first_row: np.ndarray) -> np.ndarray:
+    """Return the rows of the answer in each window's sequence; 0 where it is not all there, or UNKNOWN."""
+    inside = answers - start[:, None]
+    begin, end = inside.T
+    is_held = (answers[:, 0] >= 0) & (begin >= 0) & (end < length)
+    labels = np.where(is_held[:, None], inside + first_row[:, None], 0)
+    labels[answers[:, 0] == UNKNOWN] = UNKNOWN
+    return labels
 
 
 # -> (Q,2) int64: first and last token within the paragraph
