@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class ManyLabels(CustomTexts):
 
     kind = "multilabel"
     scored = ("macro_f1",)
+    reading: ClassVar[Mapping[str, Any]] = {"several": True}
 
     def names(self, example: TextExample) -> tuple[str, ...]:
         """Return the classes of an example, () if none applies or they are unknown."""

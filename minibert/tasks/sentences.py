@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -477,6 +477,7 @@ class CustomTexts(Sentences):
     scored: tuple[str, ...] = ("accuracy", "matthews")
     refuses_blanks = True
     known: tuple[str, ...] = COLUMNS  # roles that columns may have
+    reading: ClassVar[Mapping[str, Any]] = {}  # arguments of `tables.read_texts` besides the columns
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         check_columns(name, columns, self.known)
@@ -499,12 +500,8 @@ class CustomTexts(Sentences):
         list of TextExample
             In the order of the rows. Each is a pair where the table has a column "second".
         """
-        return self._custom(data, split, numeric=self.numeric, several=self.kind == "multilabel")
-
-    def _custom(self, data: Path, split: str, **more: Any) -> list[TextExample]:
-        """Read the table of a split, and remember where its examples come from."""
         path = custom_file(data, split)
-        columns = self.columns | more
+        columns = self.columns | self.reading
         examples = None
         if self.second_is_optional and "second" not in self.columns:
             try:
@@ -555,6 +552,7 @@ class CustomNumbers(CustomTexts):
     numeric = True
     scored = ("spearman", "pearson")
     standardise = True
+    reading: ClassVar[Mapping[str, Any]] = {"numeric": True}
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:

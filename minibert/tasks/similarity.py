@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class Similarity(CustomTexts):
     numeric = True
     scored = ("spearman", "pearson")
     pair = True
+    reading: ClassVar[Mapping[str, Any]] = {"numeric": True}
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         super().__init__(name, title, {"second": "second"} | dict(columns))
@@ -77,7 +78,7 @@ class Similarity(CustomTexts):
                 examples.append(example)
             return examples
         try:
-            examples = self._custom(data, split, numeric=True)
+            examples = super().read(data, split)
         except MissingColumn as error:
             if error.role != "label":
                 raise
@@ -193,6 +194,7 @@ class SimilarPairs(Similarity):
     scored = ("accuracy", "mrr")
     needs_all_examples = True
     known = tuple(column for column in COLUMNS if column != "label")
+    reading: ClassVar[Mapping[str, Any]] = {"label": None}
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         """Read the pairs of one split.
@@ -209,7 +211,7 @@ class SimilarPairs(Similarity):
         list of TextExample
             Pairs that belong together, each with the label 1.0, the highest cosine.
         """
-        return [example._replace(label=1.0) for example in self._custom(data, split, label=None)]
+        return [example._replace(label=1.0) for example in super().read(data, split)]
 
     def _target(self, example: TextExample, text_indices: dict[str, int]) -> tuple[int, ...]:
         """Return the indices of both texts among all distinct ones: equal texts are not told apart."""
