@@ -169,20 +169,15 @@ def _next_pieces(
 
 def _score_targets(next_pieces: NextPieces, words: dict[str, Pieces]) -> Guesses:
     """Return words with their probabilities, the likeliest first; compute each common prefix only once."""
-    prefixes: dict[Prefix, None] = {}  # as an ordered set
-    for pieces in words.values():
-        for n in range(len(pieces)):
-            prefixes[pieces[:n], len(pieces)] = None
-    rows = dict(zip(prefixes, next_pieces(prefixes), strict=True))
-    guesses = []
+    continued: dict[Prefix, list[tuple[str, int]]] = {}  # words with a prefix, and the next piece of each
     for word, pieces in words.items():
-        probabilities = []
         for n, piece in enumerate(pieces):
-            row = rows[pieces[:n], len(pieces)]
-            probabilities.append(float(row[piece]))
-        probability = math.prod(probabilities)
-        guesses.append(Guess(word, probability))
-    return _by_probability(guesses)
+            continued.setdefault((pieces[:n], len(pieces)), []).append((word, piece))
+    probabilities = dict.fromkeys(words, 1.0)
+    for some, row in zip(continued.values(), next_pieces(continued), strict=True):
+        for word, piece in some:
+            probabilities[word] *= float(row[piece])
+    return _by_probability([Guess(*pair) for pair in probabilities.items()])
 
 
 def _likeliest_words(
@@ -251,14 +246,13 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     targets = [word.strip() for word in targets]
     if "" in targets:
         raise InputError("`targets` has an empty word; leave it out.", targets=targets)
-    words = {}
+    words: dict[str, Pieces] = {}
     for word in targets:
+        if word in words:
+            raise InputError(f"{targets=}: {word!r} is given twice; give it once.", targets=targets)
         words[word] = tuple(tokenizer.encode(word, add_special_tokens=False, special=True))
-    for index, word in enumerate(targets):
         if not words[word] or tokenizer.unk_id in words[word]:
             raise InputError(f"{targets=}: {word!r} is not in the vocabulary; leave it out.", targets=targets)
-        if word in targets[:index]:
-            raise InputError(f"{targets=}: {word!r} is given twice; give it once.", targets=targets)
     return words
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -99,6 +100,22 @@ def test_wide_beam_finds_the_likeliest_word_of_several_pieces(model, tokenizer):
         assert found[target.token] == pytest.approx(target.probability, rel=1e-9)
     (few,) = fill_masks(model, "a [MASK] .", top=3, pieces=2)
     assert len(few) == 3 and few[0] == guesses[0]
+
+
+def test_probabilities_of_the_vocabulary_are_not_kept_for_every_target(model, monkeypatch):
+    rows, most = [], 0
+    compute = gaps._probabilities
+
+    def watched(logits):
+        nonlocal most
+        result = compute(logits)
+        rows.append(weakref.ref(result))
+        most = max(most, sum(row() is not None for row in rows))
+        return result
+
+    monkeypatch.setattr(gaps, "_probabilities", watched)
+    fill_masks(model, "a [MASK] .", targets=["unaff", "cats", "playing", "unable", "dogs"])
+    assert len(rows) > most == 2  # the one that is read, and the next
 
 
 def test_left_to_right_target_is_scored_from_the_text_before_it(left_to_right, tokenizer):
