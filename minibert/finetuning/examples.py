@@ -362,8 +362,8 @@ def trained_texts(*folders: Path) -> frozenset[int]:
     return frozenset(checksums)
 
 
-def warn_of_trained_texts(examples: Sequence[Any], trained: Set[int]) -> None:
-    """Warn if a model was trained on the texts of many of the examples that it is measured on.
+def warn_of_trained_texts(examples: Sequence[Any], trained: Set[int], when: str = "was") -> None:
+    """Warn if a model was, or is now, trained on the texts of many of the examples that it is measured on.
 
     Parameters
     ----------
@@ -371,8 +371,10 @@ def warn_of_trained_texts(examples: Sequence[Any], trained: Set[int]) -> None:
         The examples to measure.
     trained : set of int
         As `trained_texts` returns it.
+    when : {"was", "is"}
+        "is" before the training.
     """
     count = sum(checksum in trained for checksum in text_checksums(examples))
     if count and count >= MANY_TRAINED * len(examples):
-        what = f"The model was trained on the texts of {count:,} of {counted(len(examples), 'example')}"
+        what = f"The model {when} trained on the texts of {count:,} of {counted(len(examples), 'example')}"
         warn(f"{what}, so its scores say little about new texts; measure it on others.")

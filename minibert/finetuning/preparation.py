@@ -13,7 +13,13 @@ from minibert import hub
 from minibert.base.errors import InputError, naming
 from minibert.core.config import BertConfig
 from minibert.finetuning.balance import check_balance, class_weights, groups
-from minibert.finetuning.examples import Rows, fingerprint, read_examples, text_checksums
+from minibert.finetuning.examples import (
+    Rows,
+    fingerprint,
+    read_examples,
+    text_checksums,
+    warn_of_trained_texts,
+)
 from minibert.finetuning.models import keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.finetuning.splitting import subset
@@ -263,6 +269,8 @@ def read_labelled(
     with naming(sources.dev):
         task.check_dev(dev, labels)
     task.warn_rare(train, dev, labels)
+    trained = set(text_checksums(train))
+    warn_of_trained_texts(dev, trained, "is")
     data = TaskData(
         task=task,
         labels=labels,
@@ -270,7 +278,7 @@ def read_labelled(
         dev_examples=dev,
         train_tasks=dict(counts),
         fingerprint=fingerprint(labels, train, dev),
-        trained_texts=sorted(set(text_checksums(train))),
+        trained_texts=sorted(trained),
     )
     return train, data
 

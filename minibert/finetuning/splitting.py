@@ -24,7 +24,7 @@ def split(
     """Divide examples into train and dev at random, always in the same way; both keep their order.
 
     Sentences of one document, questions about one paragraph, and pairs with the same first text stay
-    together, so that dev has no text that was learnt from.
+    together. Copies of a single text do not.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class ManyLabels(CustomTexts):
 
     kind = "multilabel"
     scored = ("macro_f1",)
-    reading: ClassVar[Mapping[str, Any]] = {"several": True}
+    reading: ClassVar[dict[str, Any]] = {"several": True}
 
     def names(self, example: TextExample) -> tuple[str, ...]:
         """Return the classes of an example, () if none applies or they are unknown."""

@@ -477,7 +477,7 @@ class CustomTexts(Sentences):
     scored: tuple[str, ...] = ("accuracy", "matthews")
     refuses_blanks = True
     known: tuple[str, ...] = COLUMNS  # roles that columns may have
-    reading: ClassVar[Mapping[str, Any]] = {}  # arguments of `tables.read_texts` besides the columns
+    reading: ClassVar[dict[str, Any]] = {}  # arguments of `tables.read_texts` besides the columns
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         check_columns(name, columns, self.known)
@@ -552,7 +552,7 @@ class CustomNumbers(CustomTexts):
     numeric = True
     scored = ("spearman", "pearson")
     standardise = True
-    reading: ClassVar[Mapping[str, Any]] = {"numeric": True}
+    reading: ClassVar[dict[str, Any]] = {"numeric": True}
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:

@@ -50,7 +50,7 @@ class Similarity(CustomTexts):
     numeric = True
     scored = ("spearman", "pearson")
     pair = True
-    reading: ClassVar[Mapping[str, Any]] = {"numeric": True}
+    reading: ClassVar[dict[str, Any]] = {"numeric": True}
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         super().__init__(name, title, {"second": "second"} | dict(columns))
@@ -194,7 +194,7 @@ class SimilarPairs(Similarity):
     scored = ("accuracy", "mrr")
     needs_all_examples = True
     known = tuple(column for column in COLUMNS if column != "label")
-    reading: ClassVar[Mapping[str, Any]] = {"label": None}
+    reading: ClassVar[dict[str, Any]] = {"label": None}
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         """Read the pairs of one split.

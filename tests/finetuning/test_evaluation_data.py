@@ -20,6 +20,7 @@ from minibert.data.squad import Question
 from minibert.data.tables import read_texts
 from minibert.finetuning.examples import EvaluationData, read_examples, text_checksums
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import read_labelled
 from minibert.finetuning.run import evaluate, finetune, predict, predicted_text
 from minibert.tasks import registry
 
@@ -232,6 +233,18 @@ def test_scores_of_trained_texts_come_with_a_warning(of_a_file, table, tmp_path)
     turned = write_table(tmp_path / "turned.tsv", ("text", "label"), [*trained, *held_out][::-1])
     [warned] = caught(lambda: evaluate(moved, turned, engine="numpy"))
     assert warned.startswith(KNOWN.format(len(trained), len(trained + held_out)))
+
+
+def test_dev_of_training_texts_comes_with_a_warning(tmp_path):
+    rows = [(f"{text} {row}", label) for row, (text, label) in enumerate(reviews(30, 9))]
+    names = ("text", "label")
+    write_table(tmp_path / "train.tsv", names, rows)
+    dev = write_table(tmp_path / "dev.tsv", names, rows[:10])
+    options = FinetuneOptions("classify", str(tmp_path), "model")
+    [warned] = caught(lambda: read_labelled(registry.create("classify"), options))
+    assert warned == KNOWN.format(10, 10).replace("was", "is") + "; measure it on others."
+    write_table(dev, names, [*rows[:1], *((f"{text} new", label) for text, label in rows[:9])])
+    assert not caught(lambda: read_labelled(registry.create("classify"), options))
 
 
 def test_scores_of_new_texts_come_without_a_warning(of_a_file, table, tmp_path):
