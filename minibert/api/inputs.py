@@ -76,9 +76,8 @@ def column(data: Any, name: str, role: str, table: str = "X") -> list[Any]:
     name = str(name)
     names = column_names(data) or {}
     if name not in names:
-        existing = ", ".join(names) or "none"
-        message = f"The table has no column for {role}={name!r}, only {existing}; name one of these."
-        raise InputError(message, **{role: name})
+        others = f"only {', '.join(names)}; name one of these" if names else "nor any other; fill it"
+        raise InputError(f"The table has no column for {role}={name!r}, {others}.", **{role: name})
     values = data[names[name]]
     if column_names(values) is not None:  # what pandas returns for a repeated name
         raise InputError(f"The table has two columns named {name!r}; rename one.")

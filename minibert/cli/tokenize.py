@@ -15,6 +15,7 @@ import os
 import sys
 import unicodedata
 from argparse import ArgumentParser, Namespace
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -188,7 +189,8 @@ def _of_files(arguments: Namespace) -> Iterator[Block]:
         for data in whole_lines(pieces, name, returns=False):
             if arguments.strict:
                 as_utf8(data, name, begin, LENIENT)
-            lines = data.removesuffix(b"\n").split(b"\n")
+            text = data if begin else data.removeprefix(BOM_UTF8)
+            lines = text.removesuffix(b"\n").split(b"\n")
             texts = [line.removesuffix(b"\r") for line in lines]
             pairs = None
             if arguments.pair:

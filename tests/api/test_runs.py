@@ -135,6 +135,10 @@ def test_empty_corpus_does_not_mean_the_books(tmp_path):
 def test_column_of_a_corpus_that_is_not_a_list_is_named():
     with pytest.raises(InputError, match=r"^corpus\['a'\]=1 is not a list; give one, an array, or a column"):
         minibert.pretrain({"a": 1})
+    with pytest.raises(
+        InputError, match=r"^The table has no column for column='text', nor any other; fill it"
+    ):
+        minibert.pretrain({})
 
 
 def test_default_that_is_given_is_compared_with_the_run(tmp_path):

@@ -107,6 +107,17 @@ def test_tokenize_reads_lines_of_files_and_of_the_standard_input(vocab, capsys, 
     assert both == "2 6 3\n" + expected
 
 
+def test_a_byte_order_mark_is_not_counted_in_offsets(vocab, capsys, tmp_path):
+    file = tmp_path / "a.txt"
+    for mark in (b"", b"\xef\xbb\xbf"):
+        file.write_bytes(mark + b"the cat\r\nthe")
+        lines = tokenized(capsys, "--vocab", vocab, "--file", str(file), "--json").splitlines()
+        assert [json.loads(line)["offsets"] for line in lines] == [
+            [[0, 0], [0, 3], [4, 7], [0, 0]],
+            [[0, 0], [0, 3], [0, 0]],
+        ]
+
+
 def test_tokenize_numbers_windows_by_the_line_they_are_of(vocab, capsys, monkeypatch):
     typed(monkeypatch, b"a\nb c d e\n")
     lines = tokenized(capsys, "--vocab", vocab, "--json", "--max-length", "4", "--stride", "1").splitlines()
