@@ -182,8 +182,8 @@ def _tags_of_one(file: str) -> tuple[list[Any], list[Any]]:
             sentences.append([])
             continue
         width = width or len(columns)
-        if len(columns) < 2 or len(columns) != width:
-            widths = f"{counted(len(columns), 'column')}, not {max(2, width)}"
+        if len(columns) < 3 or len(columns) != width:
+            widths = f"{counted(len(columns), 'column')}, not {max(3, width)}"
             advice = "give a word, its gold tag and its predicted tag; there may be columns in between."
             raise InputError(f"{widths}; {advice}", where=f"{file}, line {number}")
         sentences[-1].append(columns[-2:])

@@ -402,7 +402,8 @@ def test_score_of_two_files_reads_bioes(tmp_path, capsys):
         ("", "has no line with tags"),
         ("-X- O O\n\n", "has no line with tags"),
         ("a O O\nb O\n", "line 2: 2 columns, not 3"),
-        ("a\n", "line 1: 1 column, not 2"),
+        ("a O\nb O\n", "line 1: 2 columns, not 3"),  # words with one tag each: nothing to compare it with
+        ("a\n", "line 1: 1 column, not 3"),
     ],
 )
 def test_score_refuses_a_broken_file_of_tags(tmp_path, capsys, text, message):
