@@ -1,7 +1,7 @@
 """Fill gaps: the pieces and words that a BERT's masked-LM head predicts for each [MASK] of a text."""
 
 import math
-from collections import abc
+from collections import abc, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from reprlib import repr as short
@@ -169,15 +169,19 @@ def _next_pieces(
 
 def _score_targets(next_pieces: NextPieces, words: dict[str, Pieces]) -> Guesses:
     """Return words with their probabilities, the likeliest first; compute each common prefix only once."""
-    continued: dict[Prefix, list[tuple[str, int]]] = {}  # words with a prefix, and the next piece of each
+    continued = defaultdict(list)  # for each prefix, the words that have it, with the next piece of each
     for word, pieces in words.items():
+        k = len(pieces)
         for n, piece in enumerate(pieces):
-            continued.setdefault((pieces[:n], len(pieces)), []).append((word, piece))
+            prefix = pieces[:n]
+            continued[prefix, k].append((word, piece))
     probabilities = dict.fromkeys(words, 1.0)
-    for some, row in zip(continued.values(), next_pieces(continued), strict=True):
-        for word, piece in some:
+    rows = next_pieces(continued)
+    for having, row in zip(continued.values(), rows, strict=True):
+        for word, piece in having:
             probabilities[word] *= float(row[piece])
-    return _by_probability([Guess(*pair) for pair in probabilities.items()])
+    guesses = [Guess(word, probability) for word, probability in probabilities.items()]
+    return _by_probability(guesses)
 
 
 def _likeliest_words(

@@ -307,10 +307,14 @@ def _labels(answers: np.ndarray, start: np.ndarray, length: np.ndarray, first_ro
     """Return the rows of the answer in each window's sequence; 0 where it is not all there, or UNKNOWN."""
     inside = answers - start[:, None]
     begin, end = inside.T
-    is_held = (answers[:, 0] >= 0) & (begin >= 0) & (end < length)
-    labels = np.where(is_held[:, None], inside + first_row[:, None], 0)
-    labels[answers[:, 0] == UNKNOWN] = UNKNOWN
-    return labels
+    is_held = answers[:, 0] >= 0
+    is_held &= begin >= 0
+    is_held &= end < length
+    rows = inside + first_row[:, None]
+    rows[~is_held] = 0
+    is_unknown = answers[:, 0] == UNKNOWN
+    rows[is_unknown] = UNKNOWN
+    return rows
 
 
 # -> (Q,2) int64: first and last token within the paragraph
