@@ -319,12 +319,12 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
     for number, line in numbered_lines(file, **reading):
         if not line.strip():
             continue
+        if is_first and OPENING.fullmatch(line.strip()):
+            advice = "write each object on a line of its own, without brackets and commas."
+            raise InputError(f"{file} is one JSON array; {advice}")
         try:
             value = parse_json(line)
         except ValueError as error:
-            if is_first and OPENING.fullmatch(line.strip()):
-                advice = "write each object on a line of its own, without brackets and commas."
-                raise InputError(f"{file} is one JSON array over several lines; {advice}") from error
             raise InputError(
                 f"not JSON ({error}); each line has to be a JSON object.", where=f"{file}, line {number}"
             ) from error

@@ -158,8 +158,9 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.jsonl", '{"text": null, "label": 1}\n', {}, r"line 1: the column 'text' has no text"),
         ("a.jsonl", '{"text": "a", "label": null}\n', {}, r"line 1: the column 'label' is empty"),
         ("a.jsonl", "text,label\na,1\n", {}, r"line 1: not JSON"),
-        ("a.json", '[\n{"text": "a"}]\n', {}, r"a.json is one JSON array over several lines; write each"),
-        ("a.json", '[{"text": "a"},\n{"text": "b"}]\n', {}, r"a.json is one JSON array over several lines"),
+        ("a.json", '[\n{"text": "a"}]\n', {}, r"a.json is one JSON array; write each object on a line"),
+        ("a.json", '[{"text": "a"}, {"text": "b"}]', {}, r"a.json is one JSON array; write each object"),
+        ("a.json", '[{"text": "a"},\n{"text": "b"}]\n', {}, r"a.json is one JSON array; write"),
         ("a.json", '{"text": "a", "label": "b"}\n[\n', {}, r"line 2: not JSON"),
     ],
 )  # fmt: skip
