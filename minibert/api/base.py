@@ -28,7 +28,7 @@ from minibert.base.errors import (
     naming,
     warn,
 )
-from minibert.base.files import atomic_json, atomic_text, sole_writer
+from minibert.base.files import atomic_json, atomic_text, crc32_of, sole_writer
 from minibert.base.foreign_names import ExplainsNames, explains_foreign_attributes
 from minibert.base.json_files import read_json
 from minibert.base.options import PRETRAINING_FILE, option
@@ -44,7 +44,7 @@ from minibert.model.ops import Ops
 from minibert.reports.contents import Evaluation, FinetuneReport
 from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
 from minibert.tasks import registry
-from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
+from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import ON_LOG, OnLog, takes_log
 
@@ -464,7 +464,11 @@ class Estimator(Parameterised, FinetuneArguments, metaclass=ExplainsNames):
         model.save_pretrained(folder, columns)
         atomic_json(folder / TRAINED_TEXTS, {"crc32": sorted(self._trained_texts)}, indent=None)
         if hasattr(self, "report_"):
-            atomic_json(folder / REPORT, {**self.report_, "folder": str(folder), "page": ""})
+            # The names of the user's columns are in the task's file now.
+            digests = self.report_.get("crc32", {}) | {TASK_FILE: crc32_of(folder / TASK_FILE)}
+            atomic_json(
+                folder / REPORT, {**self.report_, "folder": str(folder), "page": "", "crc32": digests}
+            )
         else:
             (folder / REPORT).unlink(missing_ok=True)  # the report of a model that was here before
 

@@ -21,6 +21,8 @@ WEIGHTS_FILE = "model.safetensors"
 VOCABULARY_FILE = "vocab.txt"
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+# Files of a model, whose checksums are in the report of a run.
+MODEL_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
 TF_CONFIG_FILE = "bert_config.json"  # Google's name for config.json
 MODULES_FILE = "modules.json"  # marks a folder of sentence-transformers
 CHECKPOINTS = "checkpoints"  # in the folder of a run

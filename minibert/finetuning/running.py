@@ -19,7 +19,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, atomic_text, crc32_of, remove_leftovers
 from minibert.base.json_files import parse_json
 from minibert.base.machine import cores
-from minibert.base.model_names import CHECKPOINTS
+from minibert.base.model_names import CHECKPOINTS, MODEL_FILES
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
@@ -33,12 +33,14 @@ from minibert.model.batch import TaskBatch
 from minibert.reports.doctor import Finding, Record, examine, summary
 from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
-from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE
 from minibert.tasks.task import Mistake, Tuned
 from minibert.training.loop import Loop, State, train
 from minibert.training.runlog import OnLog, RunLog, info_if, logger
 
 DEV_PREDICTIONS = "dev_predictions.json"
+# Files whose checksums are in the report, beside the `FILES` of a run.
+DIGESTED = (*MODEL_FILES, TASK_FILE, TAGGER_FILE, DEV_PREDICTIONS, TRAINED_TEXTS)
 
 
 @dataclass(frozen=True)
@@ -417,6 +419,7 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
     measured, mistakes = _measured(run.prepared, best["predictions"], best.get("tuned", {}))
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
     atomic_json(folder / TRAINED_TEXTS, {"crc32": data.trained_texts}, indent=None)
+    digested = (*run.FILES, *DIGESTED)
     report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
     baselines = approach_report.pop("baselines", {})
     if baselines:
@@ -436,7 +439,7 @@ def run_once(run: Run, began: float) -> tuple[dict[str, Any], Sequence[Finding]]
         "tokens": state.tokens,
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
-        "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS, TRAINED_TEXTS)},
+        "crc32": {name: crc32_of(folder / name) for name in digested if (folder / name).is_file()},
     }
     report |= approach_report
     findings = save_report(folder, run.options, measured, mistakes, report)

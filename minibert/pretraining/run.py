@@ -35,9 +35,8 @@ from minibert.base.files import (
 from minibert.base.machine import cores
 from minibert.base.model_names import (
     CHECKPOINTS,
-    CONFIG_FILE,
+    MODEL_FILES,
     TOKENIZER_CONFIG_FILE,
-    TOKENIZER_FILE,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
 )
@@ -77,8 +76,6 @@ RECENT_STEPS = 10  # whose mean loss is the training loss at the end of the run
 REPEATED = 0.001  # the headline mentions repeated lines from this share on
 N_EXAMPLES = 3  # gaps in held-out sentences that the report shows
 WORTH_TELLING = 0.1  # the report mentions a change of the number of steps beyond this share of them
-# Files of the model, whose checksums are in the report.
-DIGESTED = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
 MADE_FIRST = (TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, "shards", TEXTS)  # made before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 
@@ -485,7 +482,7 @@ def _finish(task: Pretraining, state: State, page: RunPage, call: _Call) -> dict
         "examples": examples,
         "text": page.text_facts(),
         "new_head": state.plan.get("new_head", False),
-        "crc32": {name: crc32_of(run / name) for name in DIGESTED if (run / name).is_file()},
+        "crc32": {name: crc32_of(run / name) for name in MODEL_FILES if (run / name).is_file()},
         "folder": str(run),
     }
     report["page"] = str(page.write("finished", report))

@@ -427,6 +427,13 @@ def test_ambiguous_lazy_and_sparse_data_is_refused(model):
             minibert.TextClassifier(model).fit(X, y)
 
 
+def test_saving_into_its_run_leaves_a_run_whole(model, tmp_path):
+    classifier = minibert.TextClassifier(model, text="review", label="stars", out=tmp_path / "run", **STEP)
+    classifier.fit({"review": TEXTS, "stars": LABELS}).save(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "task.json").read_text())["columns"]["text"] == "review"
+    assert minibert.verify(tmp_path / "run").findings == []
+
+
 def test_unused_columns_may_hold_anything():
     table = Table(text=["a", "the"], collect=[1, 2])
     table.columns += ["id", "id"]

@@ -267,7 +267,18 @@ def test_digests_depend_on_the_weights_alone(corpus, trained, tmp_path, monkeypa
 
 def test_a_fine_tuned_run_is_whole(run):
     text = assert_whole(run, "fine-tuning run")
-    assert "task: sst2, 2 labels" in text and "digests: 4 of 4 files" in text
+    assert "task: sst2, 2 labels" in text and "digests: 8 of 8 files" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"), [("task.json", {"max_length": 16}), ("tokenizer_config.json", {"lower_case": False})]
+)
+def test_digests_show_that_a_fine_tuned_model_reads_otherwise(run, tmp_path, name, changed):
+    folder = shutil.copytree(run, tmp_path / "run")
+    change_json(folder / name, **changed)
+    assert found(folder) == [
+        (name, "was changed: its digest is another than in report.json; restore it from a copy.")
+    ]
 
 
 @pytest.mark.thorough
