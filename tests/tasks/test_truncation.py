@@ -134,7 +134,7 @@ def test_classify_tells_it_once_for_all_lines(long_run, capsys, monkeypatch):
 
 
 def test_finetune_tells_it_in_a_quiet_run_too(model, tmp_path, capsys):
-    data = table(tmp_path / "data", ([4, 4, 40, 40], [4, 4]))
+    data = table(tmp_path / "data", ([4, 4, 40, 40], [3, 5]))
     line = f"finetune classify --data {data} --model {model} --out {tmp_path / 'run'} --engine numpy"
     assert cli.main([*line.split(), "--max-steps", "1", "--quiet"]) == 0
     assert capsys.readouterr().err == (
