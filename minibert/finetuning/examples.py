@@ -371,7 +371,7 @@ def warn_of_trained_texts(examples: Sequence[Any], trained: Set[int], when: str 
         The examples to measure.
     trained : set of int
         As `trained_texts` returns it.
-    when : {"was", "is"}
+    when : {"was", "is"}, default "was"
         "is" before the training.
     """
     count = sum(checksum in trained for checksum in text_checksums(examples))
