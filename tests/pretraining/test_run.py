@@ -1148,7 +1148,7 @@ def test_vowel_signs_are_stripped_with_a_sentence_or_kept(tmp_path, keep_accents
         warnings.simplefilter("always")
         tokenizer = prepare_text(options, tmp_path / "run", False).tokenizer
     told = ["19% of the characters of the text lose a mark" in str(one.message) for one in caught]
-    assert told == [True] * (not keep_accents)
+    assert sum(told) == (not keep_accents)
     expected = ["हैं", "THE".lower()] if keep_accents else ["ह", "the"]
     assert tokenizer.basic_tokenizer.tokenize("हैं THE") == expected
     again = Tokenizer.from_pretrained(tmp_path / "run")
@@ -1167,7 +1167,7 @@ def test_chinese_words_are_whole_where_the_text_is_segmented(tmp_path, segmented
     told = [
         "100% of the pieces are ideographs, each of which is a word" in str(one.message) for one in caught
     ]
-    assert told == [True] * (not segmented)
+    assert sum(told) == (not segmented)
     words = ["使用", "语言"] if segmented else [*"使用语言"]
     assert text.tokenizer.basic_tokenizer.tokenize("使用 语言") == words
     heads = sum(not text.tokenizer.continuation[token] for token in text.shards.document(0)[0])

@@ -545,10 +545,10 @@ ROWS = (
     ),
     Row(
         "4.3-a", "“an answer span with start and end at the [CLS] token” where there is no answer",
-        "tasks/windows.py:_encode",
+        "tasks/windows.py:_labels",
         "tasks/test_windows.py::test_unanswerable_and_unanswered_questions_differ",
-        "np.where(held[:, None], inside + (n_question[owner] + SPECIAL - 1)[:, None], 0)",
-        "np.where(held[:, None], inside + (n_question[owner] + SPECIAL - 1)[:, None], 1)",
+        "rows[~is_held] = 0",
+        "rows[~is_held] = 1",
     ),
     Row(
         "4.3-b", "“The probability space … is extended to include the position of the [CLS] token”",
