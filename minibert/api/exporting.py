@@ -8,7 +8,6 @@ from typing import Any
 
 from minibert import hub
 from minibert.api.base import ESTIMATOR_FILE
-from minibert.base.bundled_models import DEFAULT
 from minibert.base.errors import InputError
 from minibert.base.files import require_folder, write_folder_atomically
 from minibert.base.foreign_names import explains_foreign_arguments
@@ -49,7 +48,7 @@ ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_f
 
 @explains_foreign_arguments
 def export(
-    model: str | Path = DEFAULT,
+    model: str | Path = "english",
     *,
     out: str | Path,
     dtype: str = "float32",
