@@ -366,8 +366,12 @@ class MultilabelClassifier(TextClassifier):
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
         names = column_names(y) or {}
         if len(names) > 1:
-            columns = [column(y, name, "y", "y") for name in names]
-            y = np.array(list(zip(*columns, strict=False)))
+            columns = {name: column(y, name, "y", "y") for name in names}
+            for name, values in columns.items():
+                if len(values) != n:
+                    counts = f"X has {n:,} rows and y[{name!r}] {len(values):,}"
+                    raise InputError(f"{counts}; give a zero or a one for each row.")
+            y = np.array(list(zip(*columns.values(), strict=True)))
         rows = target_rows(X, y, self.label, n)
         lists = [row for row in rows if isinstance(row, list)]
         is_binary = all(value in (0, 1) for row in lists for value in row)

@@ -631,6 +631,7 @@ def test_labels_with_surrounding_spaces_are_predicted_unchanged(model, tmp_path)
         ("TokenTagger", [["O"], [np.float32("nan")]] * 6, "Row 1 of y is .*nan.*; give a list of tags"),
         ("TextClassifier", {"a": [1] * 12, "b": [2] * 12}, "y is a table with the columns a, b; give one"),
         ("TextClassifier", {"a": ["x"] * 11}, "X has 12 rows and y 11"),
+        ("MultilabelClassifier", {"a": [0, 1] * 6, "b": [1, 0] * 7}, r"X has 12 rows and y\['b'\] 14; give"),
     ],
 )
 def test_labels_that_cannot_be_a_class_are_refused(model, kind, y, message):
