@@ -68,7 +68,7 @@ def test_a_left_to_right_classifier_is_not_handed_on_as_one_of_transformers(tmp_
         assert text["label"] in ("bad", "good")
     told = ends_badly(capsys, 2, *words_of(folder, tmp_path / "again", "--sentence-transformers", "cls"))
     assert "left to right [CLS] sees only itself" in told and not (tmp_path / "again").exists()
-    monkeypatch.setattr("minibert.hub.onnx.require_libraries", lambda: None)  # PyTorch may not be there
+    monkeypatch.setattr("minibert.api.exporting.require_libraries", lambda: None)  # PyTorch may be missing
     told = ends_badly(capsys, 2, *words_of(folder, tmp_path / "again", "--onnx"))
     assert "reads its last token, LSTMs or windows, which transformers does not know" in told
 
