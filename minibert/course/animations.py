@@ -259,10 +259,11 @@ class Panel(Frame):
         -------
         list of Shape
         """
-        frames = range(1, len(points) + 1)
-        line = self.line(points, stroke=colour, stroke_width=STROKE, count=list(frames))
-        xs, ys = self.places(points).T.tolist()
-        dot = Shape("circle", {"cx": xs, "cy": ys, "r": DOT, "fill": colour})
+        counts = list(range(1, len(points) + 1))
+        line = self.line(points, stroke=colour, stroke_width=STROKE, count=counts)
+        xs, ys = self.places(points).T
+        centre = {"cx": xs.tolist(), "cy": ys.tolist()}
+        dot = Shape("circle", {**centre, "r": DOT, "fill": colour})
         return [line, dot]
 
 
@@ -618,8 +619,9 @@ def _table_row(y: float, rows: Sequence[Candidate | None], greatest: float, opac
     """Write a row of the table in each frame, beside a bar of its gain; None where it is empty."""
     gains = [row.gain if row else 0.0 for row in rows]
     widths = [max(0.0, (GAIN - BARS) * gain / greatest) for gain in gains]
+    bar = _box(BARS, y - ASCENT, widths, BAR, opacity)
     pairs = [" ".join(row.pair) if row else "" for row in rows]
-    shapes = [_box(BARS, y - ASCENT, widths, BAR, opacity), _text(PAIR, y, pairs, family=MONOSPACE)]
+    shapes = [bar, _text(PAIR, y, pairs, family=MONOSPACE)]
     numbers = [row.numbers() if row else {} for row in rows]
     for x in HEADINGS:
         texts = [by_column.get(x, "") for by_column in numbers]
