@@ -24,6 +24,7 @@ from minibert.base.options import STORED
 from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 from minibert.finetuning.frozen.feature_tagger import WEIGHTS_FILE as TAGGER_WEIGHTS_FILE
+from minibert.hub.names import MASKED_LM
 from minibert.hub.onnx import require_libraries, write_onnx
 from minibert.hub.sentence_transformers import module_files, write_modules
 from minibert.model.pools import WRITTEN
@@ -157,7 +158,7 @@ class _Source:
         self.named = path if path.is_dir() else self.folder
         self.missing = list(self.report.missing)
         if self.params.decoder is not None:  # it stands for the masked-LM head, whose tensors are written
-            self.missing = [name for name in self.missing if not name.startswith("cls.predictions.")]
+            self.missing = [name for name in self.missing if not name.startswith(MASKED_LM)]
 
     @property
     def reads_last_token(self) -> bool:
@@ -265,7 +266,7 @@ def _add_card(files: dict[str, bytes], source: _Source, about: Exported) -> None
         about = replace(about, pool="mean")
     if TAGGER_FILE in files:  # LSTMs on top, which only minibert knows
         about = replace(about, head="tag", for_transformers=False)
-    if about.head == "pretraining" and any(name.startswith("cls.predictions") for name in source.missing):
+    if about.head == "pretraining" and any(name.startswith(MASKED_LM) for name in source.missing):
         about = replace(about, head="none")  # a head for the next sentence alone guesses no words
     if TASK_FILE in files:
         about = replace(about, pair=TaskFile.load(source.folder).pair)
