@@ -5,6 +5,7 @@ import html
 import inspect
 import json
 import re
+from ast import literal_eval
 
 import numpy as np
 import pytest
@@ -40,6 +41,8 @@ def test_first_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     exec(code.replace("steps=200", "steps=20"), names)
     assert repr(names["model"]) == repr(minibert.load("english"))
     assert set(names["classifier"].predict(["a fine film", "a dull film"])) <= {"good", "bad"}
+    asked, answer = re.search(r"classifier\.predict\((.*)\) +# array\((.*)\)", code).groups()
+    assert names["classifier"].predict(literal_eval(asked)).tolist() == literal_eval(answer)
     run = names["run"]
     assert isinstance(run, Run) and run.report["steps"] == 20 and str(run.folder) == "runs/letter"
     assert repr(run.model) == repr(minibert.load("runs/letter"))
