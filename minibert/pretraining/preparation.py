@@ -210,7 +210,7 @@ def prepare_text(
     options: PretrainOptions,
     run: Path,
     show: bool = True,
-    keeps_pairs: bool = False,
+    has_begun: bool = False,
 ) -> Text:
     """Prepare vocabulary, shards and split of a run, reusing what its folder already has.
 
@@ -225,9 +225,9 @@ def prepare_text(
         Folder of the run.
     show : bool, default True
         Log progress.
-    keeps_pairs : bool, default False
-        Learn next sentences, if the options say so, even if hardly any document has two sentences: a resumed
-        run goes on as it began.
+    has_begun : bool, default False
+        Whether a run is resumed that has taken steps. It goes on as it began: it learns next sentences if its
+        options say so, and its text, which may be large, is not searched for repeated documents again.
 
     Returns
     -------
@@ -258,9 +258,10 @@ def prepare_text(
     if options.whole_word_mask:
         warn_of_lone_ideographs(shards, tokenizer)
     (run / TEXTS).unlink(missing_ok=True)  # the shards have these texts now
-    pairs = options.pairs and (keeps_pairs or _can_pair_or_warn(options, shards))
+    pairs = options.pairs and (has_begun or _can_pair_or_warn(options, shards))
     parts = split_documents(shards.n_documents, options.held_out, pairs)
-    _warn_of_shared_documents(shards, *parts)
+    if not has_begun:
+        _warn_of_shared_documents(shards, *parts)
     return Text(tokenizer, shards, *parts, sum(repeated), pairs)
 
 

@@ -223,7 +223,7 @@ def _prepared(options: PretrainOptions, ops: Ops, call: _Call) -> Pretraining:
     if not runtime.is_main_process:  # it waits for the text that the main one prepares
         runtime.barrier("text")
     has_begun = call.resume and bool(checkpoints(call.run / CHECKPOINTS))
-    text = prepare_text(options, call.run, call.show, keeps_pairs=has_begun)
+    text = prepare_text(options, call.run, call.show, has_begun)
     if options.pairs and not text.next_sentence:  # the decision is stored, and a resumed run keeps it
         options = dataclasses.replace(options, next_sentence=False)
         if runtime.is_main_process:

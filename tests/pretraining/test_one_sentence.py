@@ -121,6 +121,8 @@ def test_held_out_documents_that_are_trained_on_are_named(tmp_path):
     with pytest.warns(UserWarning, match=expected):
         text = prepare_text(both, tmp_path / "twice", show=False)
     assert text.shards.n_documents == 21 and text.held_out_ids.tolist() == [4, 9, 14, 20]
+    with warnings.catch_warnings(action="error"):  # a resumed run was told when it began
+        prepare_text(both, tmp_path / "twice", show=False, has_begun=True)
 
 
 @pytest.mark.thorough
